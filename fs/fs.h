@@ -1,0 +1,72 @@
+/* fs/fs.h: the mount: the state of a mounting process, all of it owned by the loop's thread. */
+#pragma once
+
+#include <boxd/client.h>
+#include <boxd/error.h>
+#include <boxd/log.h>
+#include <boxd/machines.h>
+
+#include "base/base.h"
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/str.h"
+#include "node.h"
+#include "op.h"
+
+/* Options of the command line and of -o, parsed by fs/options.c from one table. */
+struct options {
+    char *mount_point; /* absolute, without links */
+    bool local, foreground, debug, allow_other, default_permissions, hide_special;
+    bool rmdir_deletes;
+    char *address, *log, *fsname, *local_options; /* may be NULL */
+    uint64_t script_max;                          /* bytes */
+    uint32_t ready_timeout_ms;
+    uint32_t op_timeout_ms; /* a file operation that waits longer than this fails ETIMEDOUT */
+};
+
+struct mount {
+    struct options opt;
+    uv_loop_t loop;
+    struct fuse_session *se;
+    struct boxd_client *client;
+    struct boxd_machines *machines;
+    struct node *root;
+    struct list ops; /* every op that has no reply yet */
+    uid_t uid;       /* of the mounting user */
+    gid_t gid;
+    time_t since;
+    uint64_t requests;               /* from the kernel */
+    struct journal *errors, *events; /* of the account; fs/journal.h */
+    bool ending;
+};
+
+/* What the embedder of boxd_machine keeps in `user`: made when a machine is first looked at. */
+struct fsmachine;
+
+/* ---- entry points between the parts of fs ---- */
+
+/* fs/tree.c: the machine's own `/`, with ctl, exec and .boxd in it (referenced for the caller). */
+struct node *tree_root(struct mount *mnt, struct boxd_machine *m);
+/* fs/ctl.c: a fresh node for every look-up. `m` NULL: the account's. */
+struct node *ctl_node(struct mount *mnt, struct node *dir, struct boxd_machine *m);
+/* fs/exec.c: a fresh node for every look-up. */
+struct node *exec_node(struct mount *mnt, struct node *dir, struct boxd_machine *m);
+/* fs/dotboxd.c: the `.boxd` directory of the account or of a machine. */
+struct node *dotboxd_node(struct mount *mnt, struct node *dir, struct boxd_machine *m);
+/* Attributes of the special files (ctl, exec: size 0, direct_io, mode 0600, owner the mounting
+ * user). */
+void special_stat(const struct node *n, struct stat *st);
+
+/* fs/exec.c: the caller's last script: what is 0 script, 1 output, 2 exit. NULL when there is none.
+ */
+const struct buf *exec_last(struct mount *mnt, struct boxd_machine *m, uid_t uid, pid_t session,
+                            int what);
+
+/* fs/journal.c: a bounded log of lines (the last 1000), readable as a file. */
+struct journal *journal_new(void);
+void journal_free(struct journal *j);
+void journal_add(struct journal *j, const char *fmt, ...) _printf_(2, 3);
+const struct buf *journal_text(const struct journal *j);
+/* The journals of a machine (kept with it), or the account's when m is NULL. */
+struct journal *machine_errors(struct mount *mnt, struct boxd_machine *m);
+struct journal *machine_events(struct mount *mnt, struct boxd_machine *m);
