@@ -23,7 +23,17 @@ struct rpc_stream_handlers {
 
 struct rpc_http;
 
+/* Who is at the other end of a connection, told by the kernel. */
+struct rpc_peer {
+    bool is_unix;
+    uid_t uid;        /* unix sockets only (SO_PEERCRED) */
+    pid_t pid;        /* unix sockets only; 0: in another pid namespace */
+    char address[46]; /* TCP: the numeric IP address; else "" */
+};
+
 struct rpc_server_handlers {
+    /* A connection was accepted; false closes it before a byte is read. May be NULL. */
+    bool (*peer)(void *arg, const struct rpc_peer *peer);
     /* A request arrived: set the handlers with rpc_stream_accept(), or end it at once with
      * rpc_stream_end(). `authorization` is the header's value or NULL. An unknown path is the
      * callee's to refuse (RPC_UNIMPLEMENTED). */
@@ -37,6 +47,10 @@ struct rpc_server_handlers {
 };
 /* `retry_after` seconds > 0 adds the header. Text is JSON. */
 void rpc_http_reply(struct rpc_http *h, int status, const char *body, unsigned retry_after);
+
+/* Valid as long as the stream, or until the `http` callback returns. */
+const struct rpc_peer *rpc_stream_peer(const struct rpc_stream *s);
+const struct rpc_peer *rpc_http_peer(const struct rpc_http *h);
 
 struct rpc_server_options {
     uint32_t stream_window;           /* 0: 8 MiB */
