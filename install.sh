@@ -73,7 +73,7 @@ untried() {
     say "package names for this distribution are untried; Debian 12 is what boxdfs is tested on"
 }
 
-prefix= packages=yes only=
+prefix='' packages=yes only=''
 while [ $# -gt 0 ]; do
     case $1 in
     --prefix)
@@ -81,7 +81,7 @@ while [ $# -gt 0 ]; do
         prefix=$2 && shift
         ;;
     --prefix=*) prefix=${1#*=} ;;
-    --no-packages) packages= ;;
+    --no-packages) packages='' ;;
     --packages)
         only=yes && shift
         break

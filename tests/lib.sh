@@ -128,7 +128,7 @@ as_user() { # as_user USER COMMAND...: with a home and a runtime directory of it
     local user=$1 h=$scratch/$1
     shift
     set -- env -C "$h" HOME="$h" XDG_RUNTIME_DIR="$h/run" TMPDIR="$h/tmp" BOXD_LOCAL_STATE="$h/local" \
-        USER="$user" LOGNAME="$user" LC_ALL=C.UTF-8 "$@"
+        XDG_STATE_HOME="$h/state" USER="$user" LOGNAME="$user" LC_ALL=C.UTF-8 "$@"
     if [ "$user" != "$(id -un)" ]; then set -- setpriv --reuid "$user" --regid "$user" --init-groups "$@"; fi
     "$@"
 }
@@ -141,6 +141,20 @@ mount_local() {
     as_user "$who" mkdir -p "$M"
     run boxdfs --local "$@" "$M"
     [ "$status" = 0 ] || { complain "boxdfs --local: exit $status: $err" && return 1; }
+}
+mount_address() { # mount_address NAME ADDRESS [OPTION...]
+    M=$home/$1
+    as_user "$who" mkdir -p "$M"
+    run boxdfs -o "address=$2" "${@:3}" "$M"
+    [ "$status" = 0 ] || { complain "boxdfs -o address=$2: exit $status: $err" && return 1; }
+}
+# Processes of this script that run this program of the build.
+pids_of_program() {
+    local p
+
+    for p in $(pids_of_scratch "$scratch"); do
+        case $(readlink "/proc/$p/exe") in "$build"/*/"$1") echo "$p" ;; esac
+    done
 }
 is_mounted() { mounts_below "$(dirname "$1")" | grep -qxF "$1"; }
 umount_all() { unmount_below "$scratch"; }

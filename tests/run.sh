@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/host.sh
 
 build=${BOXDFS_BUILD:-$PWD/build-test}
-all_suites="unit protocol interop mount fault valgrind"
+all_suites=(unit protocol interop mount fault valgrind)
 passed=0 failed=0 skips=() failures=() running=
 
 say() { echo "== $*"; }
@@ -67,6 +67,7 @@ count() {
     fi
     passed=$((passed + good)) failed=$((failed + bad))
     echo "$1: $good passed, $bad failed, $skip skipped in $3 s" | sed 's/, 0 skipped//'
+    case $1 in bench/* | *figures.sh) sed -n 's/^\(not \)*ok [0-9]* - /    /p' "$log" ;; esac
     [ $bad = 0 ] || sed 's/^/    /' "$log" | tail -400
 }
 
@@ -140,9 +141,9 @@ facts=$(host_facts)
 build_all
 install_python
 host_hold
-for what in ${*:-$all_suites}; do
+for what in "${@:-${all_suites[@]}}"; do
     if [ -d "tests/$what" ]; then set -- tests/"$what"/*.sh; else set -- "$what"; fi
-    [ -e "$1" ] || stop "no suite or script '$what' (suites: $all_suites bench soak)"
+    [ -e "$1" ] || stop "no suite or script '$what' (suites: ${all_suites[*]} bench soak)"
     say "$(dirname "${1#tests/}")"
     for script in "$@"; do run_script "$script"; done
 done
