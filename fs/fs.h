@@ -30,18 +30,36 @@ struct mount {
     struct fuse_session *se;
     struct boxd_client *client;
     struct boxd_machines *machines;
+    struct node_table *nodes;
     struct node *root;
     struct list ops; /* every op that has no reply yet */
     uid_t uid;       /* of the mounting user */
     gid_t gid;
     time_t since;
     uint64_t requests;               /* from the kernel */
-    struct journal *errors, *events; /* of the account; fs/journal.h */
-    bool ending;
+    struct journal *errors, *events; /* of the account */
+    struct list ctl_answers;         /* fs/ctl.c: text that waits for its user's next read */
+    uv_poll_t fuse_poll;             /* fs/dispatch.c ... */
+    struct fuse_buf request;         /* the one being read */
+    bool polling;
+    void (*on_ready)(struct mount *mnt); /* the kernel's first request came: the mount answers */
+    uv_timer_t interrupts;               /* fs/interrupt.c */
+    bool unmounted;                      /* the kernel ended the session */
+    bool ending;                         /* waits end, no new one starts */
 };
 
-/* What the embedder of boxd_machine keeps in `user`: made when a machine is first looked at. */
-struct fsmachine;
+/* What a mount keeps with each machine, in boxd_machine.user: made when first asked for, freed when
+ * the last reference to the machine goes (fs/machine.c). */
+struct fsmachine {
+    struct journal *errors, *events;
+    struct node *root;   /* fs/tree.c: not referenced; cleared when that node dies */
+    struct list scripts; /* fs/exec.c: the callers' last scripts */
+    void (*free_scripts)(struct fsmachine *fm); /* set by fs/exec.c when it adds the first */
+    uint64_t requests;                          /* from the kernel, below this machine */
+};
+/* Never NULL: when memory runs out the process ends (it is 200 bytes a machine). */
+struct fsmachine *fsmachine(struct boxd_machine *m);
+void fsmachine_free(struct boxd_machine *m);
 
 /* ---- entry points between the parts of fs ---- */
 
@@ -49,6 +67,7 @@ struct fsmachine;
 struct node *tree_root(struct mount *mnt, struct boxd_machine *m);
 /* fs/ctl.c: a fresh node for every look-up. `m` NULL: the account's. */
 struct node *ctl_node(struct mount *mnt, struct node *dir, struct boxd_machine *m);
+void ctl_answers_free(struct mount *mnt);
 /* fs/exec.c: a fresh node for every look-up. */
 struct node *exec_node(struct mount *mnt, struct node *dir, struct boxd_machine *m);
 /* fs/dotboxd.c: the `.boxd` directory of the account or of a machine. */
@@ -61,6 +80,15 @@ void special_stat(const struct node *n, struct stat *st);
  */
 const struct buf *exec_last(struct mount *mnt, struct boxd_machine *m, uid_t uid, pid_t session,
                             int what);
+
+/* fs/mount.c: ends every wait, then the loop; callable from any callback. */
+void mount_end(struct mount *mnt);
+
+/* fs/root.c: the mount's own directory, node FUSE_ROOT_ID. */
+struct node *root_new(struct mount *mnt);
+/* fs/root.c: attributes of a machine's directory, which no machine is asked for: every look-up and
+ * getattr of the node that tree_root() gives answers with them. */
+void machine_stat(struct mount *mnt, const struct boxd_machine *m, struct stat *st);
 
 /* fs/journal.c: a bounded log of lines (the last 1000), readable as a file. */
 struct journal *journal_new(void);

@@ -8,6 +8,9 @@
 
 #include "op.h"
 
+struct mount;
+struct boxd_machine;
+
 struct node_ops {
     const char *kind; /* "root", "tree", "ctl": for logs */
     bool owner_only;  /* serves the mounting user and root only, whatever allow_other says */
@@ -49,6 +52,8 @@ struct node_ops {
     void (*free)(struct node *n);
 };
 
+struct node_table;
+
 struct node {
     fuse_ino_t id; /* what the kernel calls it; also st_ino unless the kind says otherwise */
     const struct node_ops *ops;
@@ -57,11 +62,16 @@ struct node {
     char *name;          /* its name in `parent` */
     uint64_t lookups;    /* the kernel's count */
     unsigned refs;
-    struct list link; /* in the table's bucket */
-    struct list siblings,
-        children; /* known children of a directory, so that a look-up finds them */
+    struct boxd_machine *machine;   /* NULL above the machines. Taken from the parent by node_new();
+                                     * tree_root() sets and references it */
+    struct list by_id, by_name;     /* in the table's buckets */
+    struct list siblings, children; /* known children of a directory; not referenced */
     /* A kind embeds this struct as its first member and adds its own fields behind it. */
 };
+
+int node_table_new(struct node_table **out);
+/* Frees every node that is left, whatever holds it. */
+void node_table_free(struct node_table *t);
 
 /* Allocates a zeroed object of `size` bytes (at least sizeof(struct node)), gives it a number and
  * one reference that belongs to the caller. NULL: out of memory. */
@@ -79,6 +89,11 @@ void node_detach(struct node *n);
 /* Gives it a new place (rename). */
 int node_move(struct node *n, struct node *new_parent, const char *new_name);
 void node_forget(struct node *n, uint64_t count);
+
+/* A stable inode number made of two texts, apart from every node's own number. */
+ino_t ino_of(const char *kind, const char *text);
+/* The number of a special file, which stays the same while its node does not. */
+ino_t special_ino(const struct node *dir, const char *name);
 
 /* Adds an entry to a readdir reply; false when the reply is full. `off` is the offset of the next.
  */

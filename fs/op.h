@@ -27,16 +27,27 @@ struct op {
     mode_t umask;
     void (*cancel)(struct op *op, void *arg);
     void *cancel_arg;
-    bool interrupted; /* FUSE_INTERRUPT came and its signal is one that ends a wait */
+    bool asked;       /* FUSE_INTERRUPT came: its signal is looked at until it ends the wait */
+    bool interrupted; /* ... and it is one that ends a wait */
     uint64_t started_ms;
     void *data;       /* private to the operation that runs it */
     struct list link; /* in mnt->ops */
 };
 
+/* Makes the op of a request about node `ino`; NULL when it is answered already: memory ran out, the
+ * node is unknown, or its kind serves the owner only and `what` is more than getattr. For
+ * fs/dispatch.c. */
+struct op *op_new(fuse_req_t req, fuse_ino_t ino, const char *what);
+
 /* The op now waits. `cancel` is called at most once, when it must end early: it stops what is under
  * way and replies (usually op_fail(op, -EINTR)). Called at once, before op_wait() returns, when the
  * caller was already interrupted. op_wait(op, NULL, NULL) ends the wait. */
 void op_wait(struct op *op, void (*cancel)(struct op *op, void *arg), void *arg);
+
+/* Ends the wait early, as an interruption does. */
+void op_cancel(struct op *op);
+/* Where the op's node is, below the mount point, for people: "/dev/etc/hosts". */
+const char *op_path(struct op *op);
 
 /* Replies; each frees the op. op_fail takes a negative errno and, unless it is an everyday one
  * (ENOENT of a look-up, EINTR, EEXIST ...), writes its words to `.boxd/errors`. */
@@ -57,6 +68,8 @@ void op_reply_fd(struct op *op, int fd, off_t off, size_t n);
 void op_reply_written(struct op *op, size_t n);
 void op_reply_link(struct op *op, const char *target);
 void op_reply_statfs(struct op *op, const struct statvfs *st);
+/* POLL*: events that are true now. */
+void op_reply_poll(struct op *op, unsigned revents);
 
 /* The session of the caller: two terminals of one user are two callers (for `.boxd/last`, errors).
  */
