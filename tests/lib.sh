@@ -171,9 +171,9 @@ stop_local() { end_processes "$server"; }
 
 leave() {
     flush
-    [ -n "${finished:-}" ] || echo "# $0 ended early"
     remove_scratch "$scratch"
     host_release
+    [ -n "${finished:-}" ] || { echo "# $0 ended early" && exit 1; }
 }
 trap leave EXIT
 trap 'exit 130' INT
