@@ -68,7 +68,7 @@ count() {
     passed=$((passed + good)) failed=$((failed + bad))
     echo "$1: $good passed, $bad failed, $skip skipped in $3 s" | sed 's/, 0 skipped//'
     case $1 in bench/* | *figures.sh) sed -n 's/^\(not \)*ok [0-9]* - /    /p' "$log" ;; esac
-    [ $bad = 0 ] || sed 's/^/    /' "$log" | tail -400
+    [ $bad = 0 ] || grep -v '^ok ' "$log" | sed 's/^/    /' | tail -200
 }
 
 note_skip() {
