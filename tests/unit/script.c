@@ -318,8 +318,8 @@ static void test_changes(void)
 static void test_rest(void)
 {
     struct statvfs st;
-    uid_t uid;
-    gid_t gid;
+    uid_t uid = 0;
+    gid_t gid = 0;
 
     t("statfs and the user are told");
     ok(body(line_statfs, top, NULL, NULL) == 0 && line_statfs_parse(buf_str(&out), &st) == 0);
