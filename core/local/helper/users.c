@@ -125,3 +125,15 @@ int user_find(const char *who, struct user *u)
     find_groups(u);
     return 0;
 }
+
+int group_find(const char *name, gid_t *gid)
+{
+    _cleanup_free_ char *text = slurp("/etc/group");
+    char *at = text, *f[FIELDS];
+    size_t n;
+
+    while (at && (n = next_line(&at, f)))
+        if (n >= 3 && !strcmp(f[0], name) && parse_id(f[2], gid))
+            return 0;
+    return -ENOENT;
+}

@@ -19,3 +19,5 @@ struct user {
 /* Finds `who`: a name, a number, or NULL for boxd if there is one, else root. A number needs no
  * entry. -ENOENT when there is no such user. */
 int user_find(const char *who, struct user *u);
+/* The id of a group; -ENOENT when there is none of this name. */
+int group_find(const char *name, gid_t *gid);
