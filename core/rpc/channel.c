@@ -166,11 +166,11 @@ static void on_tick(uv_timer_t *timer)
     bool slept = now - c->tick_ms > 2 * (uint64_t)o->ping_interval_ms;
 
     c->tick_ms = now;
-    if (c->h2.ping_waits && !slept && now - c->wire.heard_ms >= o->ping_timeout_ms &&
-        uv_hrtime() - c->h2.ping_ns >= (uint64_t)o->ping_timeout_ms * 1000000)
+    if (c->h2.probe_waits && !slept && now - c->wire.heard_ms >= o->ping_timeout_ms &&
+        uv_hrtime() - c->h2.probe_ns >= (uint64_t)o->ping_timeout_ms * 1000000)
         wire_fail(&c->wire, -ETIMEDOUT, "the server stopped answering");
     else
-        h2_ping(&c->h2);
+        h2_probe(&c->h2);
 }
 
 static void on_busy(struct h2 *h, bool busy)
@@ -183,8 +183,8 @@ static void on_busy(struct h2 *h, bool busy)
     if (busy) {
         c->tick_ms = uv_now(c->timer.loop);
         uv_timer_start(&c->timer, on_tick, interval, interval);
-        if (uv_hrtime() - h->ping_ns > interval * 1000000)
-            h2_ping(h);
+        if (uv_hrtime() - h->probe_ns > interval * 1000000)
+            h2_probe(h);
     } else {
         uv_timer_stop(&c->timer);
         close_if_drained(c);
@@ -201,7 +201,7 @@ static void on_ready(struct h2 *h)
     uv_timer_stop(&c->timer);
     ch->backoff_ms = 0;
     ch->retry_at_ms = 0;
-    h2_ping(h);
+    h2_probe(h);
     list_each_safe(it, &ch->calls)
     {
         struct rpc_call *call = container_of(it, struct rpc_call, link);

@@ -332,13 +332,15 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *f, const uin
     return 0;
 }
 
-static void on_ping_answer(struct h2 *h)
+static void on_settings_ack(struct h2 *h)
 {
-    uint32_t us = (uint32_t)((uv_hrtime() - h->ping_ns) / 1000);
+    uint32_t us = (uint32_t)((uv_hrtime() - h->probe_ns) / 1000);
 
-    if (!h->ping_waits)
+    if (h->acks_due)
+        h->acks_due--;
+    if (h->acks_due || !h->probe_waits)
         return;
-    h->ping_waits = false;
+    h->probe_waits = false;
     if (!us)
         us = 1;
     h->latency_us = h->latency_us ? (h->latency_us * 7 + us) / 8 : us;
@@ -370,16 +372,13 @@ static void on_stream_frame(struct h2 *h, const nghttp2_frame *f)
 static int on_frame(nghttp2_session *session, const nghttp2_frame *f, void *arg)
 {
     struct h2 *h = arg;
-    bool ack = f->hd.flags & NGHTTP2_FLAG_ACK;
 
     switch (f->hd.type) {
     case NGHTTP2_SETTINGS:
-        if (!ack)
+        if (f->hd.flags & NGHTTP2_FLAG_ACK)
+            on_settings_ack(h);
+        else
             on_settings(h);
-        break;
-    case NGHTTP2_PING:
-        if (ack)
-            on_ping_answer(h);
         break;
     case NGHTTP2_GOAWAY:
         h->going_away = true;
@@ -517,13 +516,15 @@ void h2_close(struct h2 *h, const char *words)
     lose_streams(h, words);
 }
 
-void h2_ping(struct h2 *h)
+/* An empty SETTINGS, which every peer must acknowledge at once. Not a PING: gRPC's servers count
+ * those on silent streams and end the connection after a few ("too many pings"). */
+void h2_probe(struct h2 *h)
 {
-    if (h->ping_waits)
+    if (h->probe_waits || nghttp2_submit_settings(h->session, NGHTTP2_FLAG_NONE, NULL, 0) < 0)
         return;
-    h->ping_waits = true;
-    h->ping_ns = uv_hrtime();
-    (void)nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, NULL);
+    h->acks_due++;
+    h->probe_waits = true;
+    h->probe_ns = uv_hrtime();
     wire_want_write(h->wire);
 }
 
@@ -567,6 +568,7 @@ static int announce(struct h2 *h)
     if (!h->server)
         entries[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_ENABLE_PUSH, 0 };
     r = nghttp2_submit_settings(h->session, NGHTTP2_FLAG_NONE, entries, n);
+    h->acks_due = 1;
     if (r == 0)
         r = nghttp2_session_set_local_window_size(h->session, NGHTTP2_FLAG_NONE, 0,
                                                   (int32_t)h->settings.connection_window);

@@ -69,8 +69,9 @@ struct h2 {
     unsigned stream_count;
     bool server, ready, going_away;
     bool inside;         /* nghttp2 is running: it must not be entered again */
-    bool ping_waits;     /* a PING was sent and not answered */
-    uint64_t ping_ns;    /* when */
+    unsigned acks_due;   /* SETTINGS sent and not acknowledged */
+    bool probe_waits;    /* the last of them is a probe */
+    uint64_t probe_ns;   /* when it was sent */
     uint32_t latency_us; /* smoothed; 0: none yet */
     char reason[96];     /* why this side gave up, for the owner's words */
 };
@@ -104,8 +105,8 @@ int h2_received(struct wire *w, const uint8_t *data, size_t n);
 /* Says GOAWAY if that can be said here and now, and ends the connection: streams are told that
  * they are lost; closed() does not run. */
 void h2_close(struct h2 *h, const char *words);
-/* Measures the round trip; does nothing while a PING is under way. */
-void h2_ping(struct h2 *h);
+/* Asks whether the peer is alive and how far away; does nothing while such a question is open. */
+void h2_probe(struct h2 *h);
 
 void h2_stream_init(struct h2_stream *s, const struct h2_stream_ops *ops,
                     struct later_queue *queue);

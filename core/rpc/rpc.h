@@ -68,8 +68,8 @@ struct rpc_channel_options {
     uint32_t connect_timeout_ms; /* 0: 10,000 */
     uint32_t stream_window;      /* 0: 4 MiB */
     uint32_t connection_window;  /* 0: 32 MiB */
-    uint32_t ping_interval_ms;   /* 0: 1,000, while calls are open */
-    uint32_t ping_timeout_ms;    /* 0: 3,000 without an answer = the connection is dead */
+    uint32_t ping_interval_ms;   /* asks if the server lives; 0: 1,000; only while calls are open */
+    uint32_t ping_timeout_ms;    /* 0: 3,000 without a byte = the connection is dead */
 };
 
 struct rpc_channel;
@@ -82,7 +82,7 @@ void rpc_channel_free(struct rpc_channel *ch);
 
 struct rpc_channel_stats {
     uint64_t calls, bytes_sent, bytes_received, connections;
-    uint32_t latency_us; /* smoothed PING round trip; 0: none yet */
+    uint32_t latency_us; /* smoothed round trip; 0: none yet */
     bool connected;
 };
 void rpc_channel_stats(const struct rpc_channel *ch, struct rpc_channel_stats *out);
