@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <linux/openat2.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -51,14 +52,19 @@ static int make_pipes(struct ends *e)
 }
 
 /* The machine's own terminals, whatever it did to its /dev since. */
-static int make_tty(int pts, uint16_t cols, uint16_t rows, struct ends *e)
+static int make_tty(const struct host_machine *m, uint16_t cols, uint16_t rows, struct ends *e)
 {
+    bool shifted = m->host->kind == HOST_ROOT && !m->privileged;
     struct open_how how = { .flags = O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK,
                             .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS };
     struct winsize size = { .ws_col = cols ? cols : 80, .ws_row = rows ? rows : 24 };
     int unlock = 0;
 
-    e->ours[0] = (int)syscall(SYS_openat2, pts, "ptmx", &how, sizeof how);
+    if (shifted) /* the terminal shall be the machine's root's, who gives it to the user */
+        setfsuid(SHIFT);
+    e->ours[0] = (int)syscall(SYS_openat2, m->pts, "ptmx", &how, sizeof how);
+    if (shifted)
+        setfsuid(geteuid());
     if (e->ours[0] < 0 || ioctl(e->ours[0], TIOCSPTLCK, &unlock) < 0)
         return boxd_words(-errno, "cannot open a terminal in the machine: %m");
     e->theirs[0] = ioctl(e->ours[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -163,7 +169,7 @@ int host_exec_start(struct host_machine *m, const struct host_exec_spec *spec, i
     e->control = e->tty = -1;
     e->done = done;
     e->arg = arg;
-    r = spec->tty ? make_tty(m->pts, spec->cols, spec->rows, &ends) : make_pipes(&ends);
+    r = spec->tty ? make_tty(m, spec->cols, spec->rows, &ends) : make_pipes(&ends);
     if (r == 0)
         fill_spec(m, spec, &ends, &s);
     if (r == 0)

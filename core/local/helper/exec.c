@@ -141,28 +141,57 @@ static void own_proc(void)
         cannot_run("/proc");
 }
 
-static _Noreturn void supervisor(const struct spec *s, const struct user *u)
+/* Reaps until the process ends, and ends like it. */
+static _Noreturn void end_with(pid_t p)
 {
     int status;
-    pid_t pid, p;
 
-    if (die_with_parent(0) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-        cannot_run("the command");
-    if (spec_num(s, "pidns", 0))
-        own_proc();
-    p = fork();
-    if (p < 0)
-        cannot_run("the command");
-    if (p == 0)
-        command(s, u);
-    sys_close_range(0, ~0U, 0);
+    sys_close_range(0, ~0U, 0); /* else readers of the command's output would wait for us */
     for (;;) {
-        pid = waitpid(-1, &status, 0);
+        pid_t pid = waitpid(-1, &status, 0);
+
         if (pid == p)
             _exit(exit_code(status));
         if (pid < 0 && errno != EINTR)
             _exit(CANNOT_RUN);
     }
+}
+
+static pid_t fork_or_end(void)
+{
+    pid_t p = fork();
+
+    if (p < 0)
+        cannot_run("the command");
+    return p;
+}
+
+/* The first process of the exec's own pid namespace. */
+static _Noreturn void first_process(const struct spec *s, const struct user *u)
+{
+    pid_t p;
+
+    own_proc();
+    p = fork_or_end();
+    if (p == 0)
+        command(s, u);
+    end_with(p);
+}
+
+static _Noreturn void supervisor(const struct spec *s, const struct user *u)
+{
+    bool own = spec_num(s, "pidns", 0);
+    pid_t p;
+
+    if (die_with_parent(0) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
+        (own && unshare(CLONE_NEWPID) < 0))
+        cannot_run("the command");
+    p = fork_or_end();
+    if (p == 0 && own)
+        first_process(s, u);
+    if (p == 0)
+        command(s, u);
+    end_with(p);
 }
 
 /* ---- killing ----------------------------------------------------------------------------------
@@ -301,12 +330,11 @@ int mode_exec(const struct spec *s)
 {
     int flags = MACHINE_ALL | (spec_num(s, "privileged", 0) ? 0 : CLONE_NEWUSER);
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), machine = spec_fd(s, "machine");
-    struct clone_args ca = { .exit_signal = SIGCHLD };
+    struct clone_args ca = { .flags = CLONE_PIDFD, .exit_signal = SIGCHLD };
     int pidfd = -1;
     struct user u;
     pid_t p;
 
-    ca.flags = CLONE_PIDFD | (spec_num(s, "pidns", 0) ? CLONE_NEWPID : 0);
     ca.pidfd = (uint64_t)(uintptr_t)&pidfd;
     if (proc < 0 || join_groups(s) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0 ||
         setns(machine, flags) < 0)
