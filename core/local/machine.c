@@ -182,13 +182,13 @@ static void spawn_machine(struct host_machine *m, struct spawn *s)
         spawn_num(s, "shifted", 1);
         spawn_str(s, "map", "0 100000 65536");
         spawn_fd(s, "shift", h->user);
-        if (m->image_path)
-            spawn_str(s, "idmap-image", m->image_path);
     } else if (h->kind == HOST_USER_SUBUID) {
         spawn_str(s, "map", "0 0 1\n1 1 65535\n");
     } else if (h->kind == HOST_USER_SINGLE) {
         spawn_str(s, "map", "0 0 1\n");
     }
+    if (m->image_path)
+        spawn_str(s, "image", m->image_path);
     spawn_num(s, "userxattr", h->kind != HOST_ROOT);
 }
 
@@ -302,6 +302,14 @@ static void start_deadline(uv_timer_t *timer)
         finish(m, boxd_words(-ETIMEDOUT, "the machine did not start within a minute"));
 }
 
+static int refuse_privileged(const struct host *h)
+{
+    if (h->kind != HOST_ROOT || !h->allow_privileged)
+        return boxd_words(-EPERM, "privileged machines are not allowed here (they equal root on "
+                                  "this computer; root can start 'boxd-local --allow-privileged')");
+    return boxd_words(-EOPNOTSUPP, "privileged machines are not supported by this version");
+}
+
 static void begin(uv_timer_t *timer)
 {
     struct host_machine *m = container_of(timer, struct host_machine, begin);
@@ -312,6 +320,8 @@ static void begin(uv_timer_t *timer)
     machine_settle(m->host, m->id);
     if (!dir)
         r = -ENOMEM;
+    else if (m->privileged)
+        r = refuse_privileged(m->host);
     else if (mkdir(dir, 0755) < 0 && errno != EEXIST)
         r = boxd_words(-errno, "cannot make '%s': %m", dir);
     else

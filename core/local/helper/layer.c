@@ -394,6 +394,21 @@ static int layer_shim(const struct layer *l)
     return r;
 }
 
+/* Where packages must not put theirs over the shim: dpkg's local diversions. */
+static int divert_shim(const struct layer *l)
+{
+    static const char text[] = "/usr/bin/sudo\n/usr/bin/sudo.distrib\n:\n"
+                               "/usr/bin/su\n/usr/bin/su.distrib\n:\n";
+    _cleanup_close_ int fd = -1;
+
+    if (!l->one)
+        return 0;
+    fd = openat(l->out, "var/lib/dpkg/diversions", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno; /* no dpkg here */
+    return write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1 ? 0 : -EIO;
+}
+
 int mode_layer(const struct spec *s)
 {
     _cleanup_close_ int out = -1, root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), usr = -1;
@@ -433,6 +448,8 @@ int mode_layer(const struct spec *s)
         r = hide_unreadable(&l, usr, "usr");
     if (r == 0 && l.shim)
         r = layer_shim(&l);
+    if (r == 0 && l.shim)
+        r = divert_shim(&l);
     if (r == 0 && rename(part, done) < 0)
         r = boxd_words(-errno, "cannot finish the layer: %m");
     return r < 0 ? r : msg_simple(HELPER_CONTROL, MSG_DONE, 0);

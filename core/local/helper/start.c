@@ -51,20 +51,23 @@ static int machine_dirs(const char *id, bool shifted)
     return 0;
 }
 
-/* Root: an image directory whose files have this computer's ids is shown with shifted ones. */
-static int mount_image(const struct spec *s, const char *image)
+/* Shows an image directory under mnt/, so that the machine does not learn where it is; for root
+ * with shifted ids, because its files have this computer's. */
+static int mount_image(const struct spec *s, const char *image, const char *at)
 {
-    struct sys_mount_attr a = { .set = SYS_ATTR_IDMAP, .userns_fd = (uint64_t)spec_fd(s, "shift") };
+    int shift = spec_fd(s, "shift");
+    struct sys_mount_attr a = { .set = SYS_ATTR_IDMAP, .userns_fd = (uint64_t)shift };
     _cleanup_close_ int tree = sys_open_tree(AT_FDCWD, image, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 
     if (tree < 0)
         return boxd_words(-errno, "cannot open image '%s': %m", image);
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &a) < 0 ||
-        sys_move_mount(tree, "", AT_FDCWD, "mnt/image/image", SYS_MOVE_FROM_EMPTY) < 0)
+    if (shift >= 0 && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &a) < 0)
         return boxd_words(-errno,
                           "cannot shift the ids of image '%s': %m (its file system has no "
                           "idmapped mounts; use a tarball)",
                           image);
+    if (sys_move_mount(tree, "", AT_FDCWD, at, SYS_MOVE_FROM_EMPTY) < 0)
+        return boxd_words(-errno, "cannot mount image '%s': %m", image);
     return 0;
 }
 
@@ -75,9 +78,9 @@ static int mount_machine(const struct spec *s)
     _cleanup_free_ char *options = NULL;
     int r = machine_dirs(id, shifted);
 
-    if (r == 0 && spec_get(s, "idmap-image")) {
-        r = mount_image(s, spec_get(s, "idmap-image"));
-        lower = "mnt/image/image";
+    if (r == 0 && spec_get(s, "image")) {
+        lower = user ? "mnt/image" : "mnt/image/image";
+        r = mount_image(s, spec_get(s, "image"), lower);
     }
     if (r < 0)
         return r;

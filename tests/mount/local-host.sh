@@ -1,0 +1,234 @@
+#!/bin/bash
+# limit: 280
+# What a machine of this computer is, without any service: host-run drives core/local/host.h as root,
+# as a user with subordinate ids and as one without; root also over the FUSE view.
+. "$(dirname "$0")/../lib.sh"
+
+host_run=$build/core/local/host-run
+m() { run "$host_run" $options "$home/host" "$@"; }           # a command in the machine
+msh() { run "$host_run" $options "$home/host" /bin/sh -c "$1"; } # a shell line
+root_sh() { run "$host_run" $options -u root "$home/host" /bin/sh -c "$1"; }
+sleeping() { grep -qsxz "$1" /proc/[0-9]*/cmdline; }
+options=
+
+# ---- canaries: secrets of this computer, placed where they are usually kept -----------------------
+canary=CANARY-$$-$RANDOM
+public=/usr/share/boxdfs-canary-public.$$
+canaries=()
+plant() { # plant MODE PATH
+    mkdir -p "$(dirname "$2")" && echo "$canary" >"$2" && chmod "$1" "$2" && canaries+=("$2")
+}
+plant_all() {
+    mkdir -m 0700 "/usr/share/boxdfs-canary-dir.$$" && canaries+=("/usr/share/boxdfs-canary-dir.$$")
+    mkdir "/boxdfs-canary.$$" && canaries+=("/boxdfs-canary.$$")
+    plant 0600 "/usr/share/boxdfs-canary-private.$$"
+    plant 0640 "/usr/share/boxdfs-canary-group.$$"
+    plant 0644 "/usr/share/boxdfs-canary-dir.$$/file"
+    plant 0644 "/boxdfs-canary.$$/file"
+    plant 0644 "/opt/boxdfs-canary.$$"
+    plant 0644 "/srv/boxdfs-canary.$$"
+    plant 0644 "/mnt/boxdfs-canary.$$"
+    plant 0644 "/run/boxdfs-canary.$$"
+    plant 0644 "/dev/shm/boxdfs-canary.$$"
+    plant 0644 "/tmp/boxdfs-canary.$$"
+    plant 0644 "/var/tmp/boxdfs-canary.$$"
+    plant 0600 "/etc/boxdfs-canary-private.$$"
+    plant 0644 "/root/boxdfs-canary.$$"
+    if [ "$who" != root ]; then
+        plant 0600 "/usr/share/boxdfs-canary-own.$$" && chown "$who" "/usr/share/boxdfs-canary-own.$$"
+    fi
+    plant 0644 "$public"
+}
+uproot_all() {
+    [ ${#canaries[@]} = 0 ] || rm -rf "${canaries[@]}"
+    canaries=()
+}
+trap 'uproot_all; leave' EXIT
+# Where a secret could be; /usr as a whole is too big to read in a test.
+places="/boxdfs-canary* /opt /srv /mnt /media /run /dev /tmp /var /etc /root /home /boot \
+    /usr/share/boxdfs-canary*"
+
+# ---- one kind ------------------------------------------------------------------------------------
+machine_tests() {
+    t "a machine has the user boxd, who becomes root by sudo -n"
+    msh 'id -u; id -un; echo $HOME; pwd; sudo -n id -u; sudo -n -u "#1234" id -u'
+    is "$out" $'1000\nboxd\n/home/boxd\n/home/boxd\n0\n1234'
+
+    t "a machine's root adds users and becomes them"
+    msh 'sudo -n useradd -m agent && sudo -n su agent -c "id -un; cd; touch a; stat -c %U a"'
+    is "$out" $'agent\nagent'
+
+    t "files of a machine survive its end, those of /run do not"
+    msh 'ls -d /home/agent; echo kept >~/kept; sudo -n touch /run/gone'
+    is "$out" /home/agent
+    msh 'cat ~/kept; ls /run/gone 2>&1 | wc -l; ls /run | grep -c gone'
+    is "$out" $'kept\n1\n0'
+
+    t "packages' files can be changed in a machine and stay as they are here"
+    root_sh 'echo changed >/usr/share/common-licenses/BSD && cat /usr/share/common-licenses/BSD &&
+        chmod 700 /usr/bin/cal 2>/dev/null; rm -rf /usr/share/doc/bash && touch /usr/bin/curl'
+    prints changed
+    ok "! grep -q changed /usr/share/common-licenses/BSD"
+
+    t "a machine has its own name, loopback and no other network"
+    msh 'hostname; getent hosts box1 | head -c 9; ls /sys/class/net'
+    is "$out" $'box1\n127.0.1.1lo'
+
+    t "a machine has the usual devices and no others"
+    msh 'ls /dev | tr "\n" " "; : >/dev/null; head -c 3 /dev/zero | wc -c; head -c 5 /dev/urandom | wc -c'
+    ok '[[ $out == "fd full "*"null ptmx pts random shm stderr stdin stdout tty urandom zero "[3]*5 ]]'
+    ok '! [[ $out == *vda* || $out == *mem* || $out == *kmsg* ]]'
+
+    t "exit statuses are a shell's"
+    msh 'exit 7' && is "$status" 7
+    msh 'kill -9 $$' && is "$status" 137
+    m /no/such/program && is "$status" 127 && fails_with "No such file"
+    m /etc/passwd && is "$status" 126
+
+    t "a terminal has the user's name and a size"
+    run "$host_run" $options -t "$home/host" /bin/sh -c 'tty; stty size; stat -c %U $(tty)'
+    is "$(echo "$out" | tr -d '\r')" $'/dev/pts/0\n24 80\nboxd'
+
+    t "standard input reaches a command whole"
+    head -c 3000000 /dev/urandom >"$scratch/random"
+    chmod 644 "$scratch/random"
+    run "'$host_run' $options -I '$home/host' /usr/bin/md5sum <'$scratch/random'"
+    is "${out%% *}" "$(md5sum <"$scratch/random" | cut -d' ' -f1)"
+
+    t "a killed command takes along what left its session"
+    run "$host_run" $options -k 200 "$home/host" /bin/sh -c \
+        "setsid sleep $$.1 & (setsid setsid sleep $$.2 &); sleep $$.3"
+    is "$status" 143
+    ok "! sleeping 'sleep.$$.[123]'"
+
+    t "a command that ignores TERM is killed two seconds later"
+    run "$host_run" $options -k 100 "$home/host" /bin/sh -c "trap '' TERM; sleep $$.4; sleep $$.5"
+    is "$status" 137
+    below "$took" 6000
+
+    t "a frozen machine stands still"
+    run "$host_run" $options -f "$home/host" /bin/sh -c \
+        'for i in 1 2 3 4 5 6 7 8 9; do echo tick; sleep 0.1; done'
+    is "$(echo "$out" | sed -n '/freeze 0/,/thaw 0/p' | grep -c tick)" 0
+    is "$(echo "$out" | grep -c tick)" 9
+
+    t "a command ends although its daemon runs on, and the daemon dies with the machine"
+    msh "nohup sleep $$.6 >/dev/null 2>&1 & exit 4"
+    is "$status" 4
+    ok "! sleeping 'sleep.$$.6'"
+}
+
+# A daemon outlives its command, and nothing outlives a killed server.
+death_tests() {
+    local server
+
+    t "nothing of a machine outlives its killed server by 0.3 s"
+    mkfifo -m 666 "$scratch/hold" 2>/dev/null
+    as_user "$who" "$host_run" $options -H "$home/host" /bin/sh -c \
+        "nohup sleep $$.7 >/dev/null 2>&1 & setsid sleep $$.8 >/dev/null 2>&1 & exit 0" \
+        <>"$scratch/hold" >"$scratch/held" 2>&1 &
+    server=$!
+    ok until_true 20 grep -q held "$scratch/held"
+    ok "sleeping sleep.$$.7 && sleeping sleep.$$.8"
+    kill -9 "$server"
+    sleep 0.3
+    ok "! sleeping sleep.$$.7 && ! sleeping sleep.$$.8"
+
+    t "the next server cleans up after a killed one"
+    m /bin/true
+    succeeds
+    is "$(empty_cgroups | grep -c "boxd-local-$server\$")" 0
+    ok "! grep -qF '$home/host' /proc/mounts"
+}
+
+secret_tests() {
+    t "a machine's root finds nothing private of this computer"
+    plant_all
+    root_sh "grep -rsl --devices=skip $canary $places; ls -d /boxdfs-canary* 2>/dev/null; true"
+    is "$out" "$public"
+
+    t "a file that becomes private or is made later stays hidden too"
+    run bash -c "'$host_run' $options -u root '$home/host' /bin/sh -c \
+        'sleep 1; grep -rsl --devices=skip $canary $places'; true" &
+    local later=$!
+    wait "$later"
+    chmod 0600 "$public"
+    root_sh "cat $public"
+    ok '[[ $out != *CANARY* ]]'
+    uproot_all
+
+    t "a machine sees nothing of its server"
+    run env SECRET="$canary" "$host_run" $options -u root "$home/host" /bin/sh -c '
+        tr "\0" " " </proc/1/environ; tr "\0" " " </proc/1/cmdline; readlink /proc/1/exe
+        cat /proc/1/maps /proc/mounts; ls -l /proc/1/fd /proc/1/cwd; tr "\0" "\n" </proc/self/environ'
+    prints "init"
+    ok '[[ $out != *CANARY* && $out != *"$home"* && $out != *"$build"* && $out != *host-run* ]]'
+}
+
+delete_tests() {
+    t "a deleted machine leaves no files"
+    run "$host_run" $options -d "$home/host" /bin/true
+    succeeds
+    is "$(ls "$home/host/machines")" ""
+}
+
+for user in $users; do
+    suffix=$user
+    as "$user"
+    machine_tests
+    death_tests
+    secret_tests
+    delete_tests
+done
+
+if [ "$(id -u)" = 0 ]; then
+    as root
+    suffix="root, FUSE view"
+    options=-v
+    rm -rf "$home/host"
+    machine_tests
+    death_tests
+    secret_tests
+    options=
+fi
+
+# ---- images --------------------------------------------------------------------------------------
+make_image() {
+    image=$home/image
+    mkdir -p "$image"/{bin,etc,tmp,root,home/boxd}
+    cp "$(command -v busybox)" "$image/bin/busybox"
+    for lib in $(ldd "$image/bin/busybox" 2>/dev/null | grep -o '/[^ ]*'); do
+        mkdir -p "$image$(dirname "$lib")" && cp "$lib" "$image$lib"
+    done
+    for name in sh id ls cat hostname stat; do ln -sf busybox "$image/bin/$name"; done
+    echo 'root:x:0:0::/root:/bin/sh' >"$image/etc/passwd"
+    tar -C "$image" -czf "$home/tiny.tar.gz" .
+    chown -R "$who:" "$image" "$home/tiny.tar.gz"
+}
+for user in $users; do
+    suffix=$user
+    as "$user"
+    make_image
+
+    t "an image directory is a machine's whole file system, and is not written to"
+    run "$host_run" -n i1 -i "$image" "$home/host" /bin/sh -c 'id -u; ls /; hostname; >/new; cat /etc/hosts'
+    succeeds
+    prints $'0\nbin\ndev\netc'
+    ok "[ ! -e '$image/new' ]"
+
+    t "a tarball is unpacked once for all machines of it"
+    as_user "$who" mkdir -p "$home/host/images"
+    as_user "$who" cp "$home/tiny.tar.gz" "$home/host/images/"
+    run "$host_run" -n i2 -i tiny "$home/host" /bin/sh -c 'stat -c %u /bin/busybox'
+    is "$out" 0
+    run "$host_run" -n i3 -i tiny "$home/host" /bin/sh -c 'stat -c %u /bin/busybox'
+    is "$out" 0
+    is "$(ls "$home/host/unpacked" | wc -l)" 1
+
+    t "an unknown image is refused in words"
+    run "$host_run" -n i4 -i missing "$home/host" /bin/true
+    fails_with "image 'missing' does not exist"
+    run "$host_run" -n i4 -i ../tiny "$home/host" /bin/true
+    fails_with "is not the name of an image"
+done
+finish
