@@ -171,7 +171,8 @@ static void spawn_machine(struct host_machine *m, struct spawn *s)
     spawn_str(s, "id", m->id);
     spawn_str(s, "hostname", m->hostname);
     spawn_str(s, "lower", m->lower);
-    spawn_num(s, "base", m->uses_base);
+    if (m->uses_base)
+        spawn_str(s, "base", h->view ? "mnt/base" : "mnt/base/seen");
     spawn_num(s, "privileged", m->privileged);
     spawn_fd(s, "self", h->self);
     for (size_t i = 0; i < CGROUPS; i++) {

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 #define NOBODY_ID 0x7ffffff0 /* nobody's files, no mapped id */
 
@@ -72,18 +73,50 @@ static int mount_idmapped(int userns)
     return 0;
 }
 
+/* The names of / that machines see, in the tmpfs mnt/top/seen: links are copied, a directory is an
+ * empty one that overlayfs redirects to this computer's, as if it had been renamed. What else is in
+ * /, now or later, has no name there. */
+static int make_seen(void)
+{
+    static const char *const names[] = { "usr",   "bin",    "sbin", "lib", "lib32",
+                                         "lib64", "libx32", "nix",  "gnu" };
+    char target[256], from[16], to[32];
+
+    if (mkdir("mnt/top/seen", 0755) < 0 || chown("mnt/top/seen", SHIFT, SHIFT) < 0)
+        return -errno;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct stat st;
+        ssize_t n;
+
+        snprintf(from, sizeof from, "/%s", names[i]);
+        snprintf(to, sizeof to, "mnt/top/seen/%s", names[i]);
+        if (lstat(from, &st) < 0)
+            continue;
+        n = readlink(from, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (n > 0 ? symlink(target, to) < 0
+                  : mkdir(to, 0755) < 0 ||
+                        setxattr(to, "trusted.overlay.redirect", from, strlen(from), 0) < 0)
+            return -errno;
+        if (lchown(to, SHIFT, SHIFT) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
 /* The read-only overlay over it, with credentials that own nothing. */
 static int mount_restricted(void)
 {
-    _cleanup_close_ int empty = open("mnt/empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int top = open("mnt/top", O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_close_ int lower = open("mnt/idmap", O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_close_ int base = open("mnt/base", O_PATH | O_DIRECTORY | O_CLOEXEC);
     char options[128], target[64];
-    int r;
+    int r = make_seen();
 
-    if (empty < 0 || lower < 0 || base < 0)
-        return -errno;
-    snprintf(options, sizeof options, "lowerdir=/proc/self/fd/%d:/proc/self/fd/%d", empty, lower);
+    if (r < 0 || top < 0 || lower < 0 || base < 0)
+        return r < 0 ? r : -errno;
+    snprintf(options, sizeof options,
+             "redirect_dir=follow,lowerdir=/proc/self/fd/%d:/proc/self/fd/%d", top, lower);
     snprintf(target, sizeof target, "/proc/self/fd/%d", base);
     if (setgroups(0, NULL) < 0)
         return -errno;
@@ -147,15 +180,15 @@ static int user_namespace(const struct spec *s)
 /* Directories that are only mount points, and a device for FUSE inside root's machines. */
 static int mount_points(bool root)
 {
-    static const char *const dirs[] = { "mnt",      "mnt/empty", "mnt/idmap",
-                                        "mnt/base", "mnt/root",  "mnt/image" };
+    static const char *const dirs[] = { "mnt",      "mnt/top",  "mnt/idmap",
+                                        "mnt/base", "mnt/root", "mnt/image" };
     int r = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++)
         r = make_dir(dirs[i], 0755);
     if (r < 0 || !root)
         return r;
-    if (mount("empty", "mnt/empty", "tmpfs", MS_NOSUID, "mode=755,size=64k") < 0)
+    if (mount("top", "mnt/top", "tmpfs", MS_NOSUID, "mode=755,size=64k") < 0)
         return boxd_words(-errno, "cannot mount a tmpfs: %m");
     if (mount("dev", "mnt/image", "tmpfs", MS_NOSUID, "mode=755,size=64k") < 0 ||
         mkdir("mnt/image/image", 0755) < 0)

@@ -264,7 +264,7 @@ static int copy_etc(const struct layer *l)
 int layer_etc(const struct layer *l)
 {
     char id[40];
-    int r = layer_dir(l, "etc", 0755, true);
+    int r = layer_dir(l, "etc", 0755, false);
 
     if (r == 0)
         r = copy_etc(l);

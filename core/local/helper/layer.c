@@ -246,7 +246,7 @@ static int layer_var(const struct layer *l)
     struct dirent *e;
     char path[PATH_MAX];
 
-    r = layer_dir(l, "var", 0755, true);
+    r = layer_dir(l, "var", 0755, false);
     for (size_t i = 0; i < ARRAY_LEN(var_dirs) && r == 0; i++)
         r = layer_dir(l, var_dirs[i].path, var_dirs[i].mode, false);
     while (r == 0 && d && (e = readdir(d)))
@@ -286,32 +286,12 @@ static const struct {
     { "sys", 0555 },  { "dev", 0755 },   { "boot", 0755 }, { "opt", 0755 },
 };
 
-/* What BASE shows, and what the layer has itself. */
-static bool known_top(const char *name)
-{
-    static const char *const names[] = { "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32",
-                                         "nix", "gnu", "etc",  "var", ".",     ".." };
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (!strcmp(name, names[i]))
-            return true;
-    for (size_t i = 0; i < ARRAY_LEN(empty_dirs); i++)
-        if (!strcmp(name, empty_dirs[i].name))
-            return true;
-    return false;
-}
-
 static int layer_top(const struct layer *l)
 {
-    int fd = openat(l->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-    _cleanup_closedir_ DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *e;
+    int r = 0;
 
-    while (l->real && r == 0 && d && (e = readdir(d)))
-        if (!known_top(e->d_name) && mknodat(l->out, e->d_name, S_IFCHR, makedev(0, 0)) < 0)
-            r = boxd_words(-errno, "cannot hide '/%s': %m", e->d_name);
     for (size_t i = 0; i < ARRAY_LEN(empty_dirs) && r == 0; i++)
-        r = layer_dir(l, empty_dirs[i].name, empty_dirs[i].mode, true);
+        r = layer_dir(l, empty_dirs[i].name, empty_dirs[i].mode, false);
     return r;
 }
 

@@ -73,7 +73,7 @@ static int mount_image(const struct spec *s, const char *image, const char *at)
 
 static int mount_machine(const struct spec *s)
 {
-    const char *id = spec_get(s, "id"), *lower = spec_get(s, "lower");
+    const char *id = spec_get(s, "id"), *lower = spec_get(s, "lower"), *base = spec_get(s, "base");
     bool shifted = spec_num(s, "shifted", 0), user = spec_num(s, "userxattr", 0);
     _cleanup_free_ char *options = NULL;
     int r = machine_dirs(id, shifted);
@@ -84,9 +84,8 @@ static int mount_machine(const struct spec *s)
     }
     if (r < 0)
         return r;
-    options =
-        strf("%slowerdir=%s%s,upperdir=machines/%s/upper,workdir=machines/%s/work",
-             user ? "userxattr," : "", lower, spec_num(s, "base", 0) ? ":mnt/base" : "", id, id);
+    options = strf("%slowerdir=%s%s%s,upperdir=machines/%s/upper,workdir=machines/%s/work",
+                   user ? "userxattr," : "", lower, base ? ":" : "", base ? base : "", id, id);
     if (!options)
         return -ENOMEM;
     if (mount("boxd", "mnt/root", "overlay", 0, options) < 0)
