@@ -15,12 +15,12 @@ stop() {
 
 # What the build and boxdfs need, by distribution. Tried on Debian 12; the other rows are the names
 # those distributions give the same things, untried.
-debian="gcc meson ninja-build pkg-config libfuse3-dev libnghttp2-dev libssl-dev libuv1-dev
+debian="gcc libc6-dev meson ninja-build pkg-config libfuse3-dev libnghttp2-dev libssl-dev libuv1-dev
     libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libcjson-dev fuse3 uidmap"
-fedora="gcc meson ninja-build pkgconf-pkg-config fuse3-devel libnghttp2-devel openssl-devel
+fedora="gcc glibc-static meson ninja-build pkgconf-pkg-config fuse3-devel libnghttp2-devel openssl-devel
     libuv-devel libcurl-devel protobuf-c-devel protobuf-c-compiler cjson-devel fuse3 shadow-utils"
 arch="gcc meson ninja pkgconf fuse3 libnghttp2 openssl libuv curl protobuf-c cjson shadow"
-suse="gcc meson ninja pkgconf fuse3-devel libnghttp2-devel libopenssl-devel libuv-devel
+suse="gcc glibc-devel-static meson ninja pkgconf fuse3-devel libnghttp2-devel libopenssl-devel libuv-devel
     libcurl-devel libprotobuf-c-devel protobuf-c cJSON-devel fuse3 shadow"
 alpine="gcc musl-dev meson ninja pkgconf fuse3-dev nghttp2-dev openssl-dev libuv-dev curl-dev
     protobuf-c-dev protobuf-c-compiler cjson-dev fuse3 shadow-uidmap"

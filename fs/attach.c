@@ -300,6 +300,13 @@ static int resolve(const char *path, char **out)
     return *out ? 0 : -ENOMEM;
 }
 
+int mount_path(const char *path, char **out)
+{
+    int r = resolve(path, out);
+
+    return r < 0 ? boxd_words(r, "'%s': %s", path, strerror(-r)) : 0;
+}
+
 /* The mount that covers `path`, if any: a dead one of ours is taken away. */
 static int uncover(const char *path)
 {
@@ -346,12 +353,10 @@ int mount_point_check(struct options *o)
 {
     _cleanup_free_ char *path = NULL;
     struct stat st;
-    int r = resolve(o->mount_point, &path);
+    int r = mount_path(o->mount_point, &path);
 
     if (r >= 0)
         r = uncover(path);
-    else
-        boxd_words(r, "mount point '%s': %s", o->mount_point, strerror(-r));
     if (r < 0)
         return r;
     free(o->mount_point);

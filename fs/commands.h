@@ -18,6 +18,9 @@ int mounts_each(bool (*each)(void *arg, const struct mount_entry *e), void *arg)
  * is its type or NULL. */
 int mounts_type(const char *path, char **type);
 
+/* The text of a file of at most 1 MiB, for the caller to free; NULL with errno. */
+char *read_text(const char *path);
+
 /* fs/local_server.c: the address of this user's boxd-local, which is started with `options` when
  * none answers. May block up to 15 s. */
 int local_server_address(const char *options, char **address);

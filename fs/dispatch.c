@@ -195,6 +195,10 @@ static void on_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static void on_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct node *n = node_find(fuse_req_userdata(req), ino);
+
+    if (n)
+        op_closed(n, fi->fh);
     OP_FOR(ino, "release", release, 0);
     ops->release(op, op->node, fi);
 }
@@ -228,6 +232,10 @@ static void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 static void on_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct node *n = node_find(fuse_req_userdata(req), ino);
+
+    if (n)
+        op_closed(n, fi->fh);
     OP_FOR(ino, "releasedir", releasedir, 0);
     ops->releasedir(op, op->node, fi);
 }

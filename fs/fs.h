@@ -32,8 +32,9 @@ struct mount {
     struct boxd_machines *machines;
     struct node_table *nodes;
     struct node *root;
-    struct list ops; /* every op that has no reply yet */
-    uid_t uid;       /* of the mounting user */
+    struct list ops;   /* every op that has no reply yet */
+    struct list opens; /* what the kernel has open, with a handle (fs/op.c) */
+    uid_t uid;         /* of the mounting user */
     gid_t gid;
     time_t since;
     uint64_t requests;               /* from the kernel */

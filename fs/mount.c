@@ -207,6 +207,7 @@ static int mount_init(struct mount *mnt, struct options *o)
     mnt->opt = *o;
     *o = (struct options){ 0 };
     list_init(&mnt->ops);
+    list_init(&mnt->opens);
     list_init(&mnt->ctl_answers);
     mnt->uid = getuid();
     mnt->gid = getgid();
@@ -226,27 +227,39 @@ static void close_handle(uv_handle_t *h, void *arg)
         uv_close(h, NULL);
 }
 
-/* Everything is answered or cancelled; what is left are objects. The order: nobody asks any more
- * (session), nobody answers any more (client), then what both used. */
+static bool forget_machine(void *arg, struct boxd_machine *m)
+{
+    fsmachine_free(m);
+    return true;
+}
+
+/* Every op is answered. The order: nobody asks any more (session); what the kernel had open ends;
+ * nodes, which hold machines; the set of machines, which holds calls; the connection. */
 static void mount_clear(struct runner *r)
 {
     struct mount *mnt = &r->mnt;
 
+    mnt->ending = true;
     dispatch_stop(mnt);
     if (mnt->se)
         fuse_session_destroy(mnt->se); /* closes /dev/fuse */
-    if (r->attached && !mnt->unmounted)
-        mount_detach(mnt->opt.mount_point, true);
-    ctl_answers_free(mnt);
-    if (mnt->nodes)
+    if (r->attached && !mnt->unmounted && mount_detach(mnt->opt.mount_point, true) < 0)
+        boxd_log(BOXD_LOG_ERROR, "cannot unmount '%s'", mnt->opt.mount_point);
+    if (mnt->nodes) {
+        ops_close_all(mnt);
         node_table_free(mnt->nodes);
-    if (mnt->machines)
+    }
+    ctl_answers_free(mnt);
+    if (mnt->machines) {
+        boxd_machines_each(mnt->machines, forget_machine, NULL);
         boxd_machines_free(mnt->machines);
+    }
     if (mnt->client)
         boxd_client_free(mnt->client);
     uv_walk(&mnt->loop, close_handle, NULL);
     uv_run(&mnt->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&mnt->loop);
+    if (uv_loop_close(&mnt->loop) < 0)
+        boxd_log(BOXD_LOG_ERROR, "the loop ended with work left");
     free(mnt->request.mem);
     journal_free(mnt->errors);
     journal_free(mnt->events);

@@ -6,6 +6,9 @@
 /* Makes `mount_point` of the options absolute and says with words why it cannot be mounted on; a
  * dead boxdfs mount that covers it is taken away first. */
 int mount_point_check(struct options *o);
+/* `path` as the mount table has it: absolute, without links above its last component, which is not
+ * looked at. 0 or a negative errno with words. */
+int mount_path(const char *path, char **out);
 /* Whether this process may mount at all: /dev/fuse, fusermount3. 0 or a negative errno with words.
  */
 int mount_able(void);

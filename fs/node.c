@@ -132,6 +132,7 @@ void *node_new(struct mount *mnt, const struct node_ops *ops, struct node *paren
     list_init(&n->by_name);
     list_init(&n->siblings);
     list_init(&n->children);
+    list_init(&n->opens);
     grow(t);
     n->id = ++t->last_id;
     t->count++;
@@ -154,6 +155,9 @@ static void destroy(struct node *n)
 {
     node_detach(n);
     list_remove(&n->by_id);
+    /* Only at the end of the mount has a dying node children: they go in any order. */
+    while (!list_empty(&n->children))
+        list_remove(n->children.next);
     n->mnt->nodes->count--;
     if (n->ops->free)
         n->ops->free(n);

@@ -66,6 +66,7 @@ struct node {
                                      * tree_root() sets and references it */
     struct list by_id, by_name;     /* in the table's buckets */
     struct list siblings, children; /* known children of a directory; not referenced */
+    struct list opens;              /* fs/op.c: what is open of it */
     /* A kind embeds this struct as its first member and adds its own fields behind it. */
 };
 

@@ -11,11 +11,19 @@
 static const int everyday[] = { ENOENT,    EINTR,      EEXIST, ENOTDIR, EISDIR, ENOTEMPTY,
                                 ECANCELED, EOPNOTSUPP, EAGAIN, ENOSYS,  ELOOP };
 
+/* What goes through a handle was allowed when that was opened, perhaps before the caller changed
+ * its uid. */
+static const char *const by_handle[] = { "getattr", "read",       "write", "close",    "release",
+                                         "readdir", "releasedir", "fsync", "fsyncdir", "poll" };
+
 static bool allowed(const struct op *op)
 {
     if (!op->node->ops->owner_only || op->uid == op->mnt->uid || op->uid == 0)
         return true;
-    return !strcmp(op->what, "getattr") || !strcmp(op->what, "release");
+    for (size_t i = 0; i < ARRAY_LEN(by_handle); i++)
+        if (!strcmp(op->what, by_handle[i]))
+            return true;
+    return false;
 }
 
 struct op *op_new(fuse_req_t req, fuse_ino_t ino, const char *what)
@@ -121,7 +129,7 @@ static void note_failure(struct op *op, int r)
     boxd_log(BOXD_LOG_ERROR, "%s %s: %s", op->what, op_path(op), words);
 }
 
-/* A release that the kernel did not ask for (close_unseen) has no request. */
+/* A release that the kernel did not ask for (see release()) has no request. */
 static void answer(struct op *op, int error)
 {
     if (op->req)
@@ -173,29 +181,94 @@ void op_reply_attr(struct op *op, const struct stat *st)
     op_free(op);
 }
 
-/* The opener was killed before it saw the reply: nobody will close the file, so we do. */
-static void close_unseen(struct op *op, struct node *n, struct fuse_file_info *fi, bool dir)
-{
-    void (*release)(struct op *, struct node *, struct fuse_file_info *) =
-        dir ? n->ops->releasedir : n->ops->release;
-    struct op *closer = release ? calloc(1, sizeof *closer) : NULL;
+/* ---- what is open ---- */
 
-    if (!closer)
+struct open_file {
+    struct list in_mount, in_node;
+    struct node *node; /* referenced */
+    struct fuse_file_info fi;
+    bool dir;
+};
+
+static void remember_open(struct op *op, struct node *n, const struct fuse_file_info *fi)
+{
+    struct open_file *f = fi->fh ? calloc(1, sizeof *f) : NULL;
+
+    /* Without memory the handle is only not closed when the mount ends with it open. */
+    if (!f)
         return;
-    *closer = (struct op){ .mnt = op->mnt,
-                           .node = node_ref(n),
-                           .what = "release",
-                           .uid = op->uid,
-                           .gid = op->gid,
-                           .started_ms = now_ms() };
-    list_add(&op->mnt->ops, &closer->link);
-    release(closer, n, fi);
+    *f = (struct open_file){ .node = node_ref(n), .fi = *fi, .dir = !strcmp(op->what, "opendir") };
+    list_add(&op->mnt->opens, &f->in_mount);
+    list_add(&n->opens, &f->in_node);
+}
+
+static void forget_open(struct open_file *f)
+{
+    list_remove(&f->in_mount);
+    list_remove(&f->in_node);
+    node_unref(f->node);
+    free(f);
+}
+
+void op_closed(struct node *n, uint64_t fh)
+{
+    list_each(it, &n->opens)
+    {
+        struct open_file *f = container_of(it, struct open_file, in_node);
+
+        if (f->fi.fh != fh)
+            continue;
+        forget_open(f);
+        return;
+    }
+}
+
+/* A release that the kernel does not ask for; its op has no request. */
+static void release(struct mount *mnt, struct node *n, struct fuse_file_info *fi, bool dir)
+{
+    void (*fn)(struct op *, struct node *, struct fuse_file_info *) =
+        dir ? n->ops->releasedir : n->ops->release;
+    struct op *op = fn ? calloc(1, sizeof *op) : NULL;
+
+    if (!op)
+        return;
+    *op = (struct op){ .mnt = mnt,
+                       .node = node_ref(n),
+                       .what = "release",
+                       .uid = mnt->uid,
+                       .gid = mnt->gid,
+                       .started_ms = now_ms() };
+    list_add(&mnt->ops, &op->link);
+    fn(op, n, fi);
+}
+
+void ops_close_all(struct mount *mnt)
+{
+    while (!list_empty(&mnt->opens)) {
+        struct open_file *f = container_of(mnt->opens.next, struct open_file, in_mount);
+        struct node *n = node_ref(f->node);
+        struct fuse_file_info fi = f->fi;
+        bool dir = f->dir;
+
+        forget_open(f);
+        release(mnt, n, &fi, dir);
+        node_unref(n);
+    }
+}
+
+/* The reply that gives a handle out. -ENOENT: the opener was killed before it saw it, so nobody
+ * will close it but we. */
+static void opened(struct op *op, struct node *n, struct fuse_file_info *fi, int reply)
+{
+    if (reply == -ENOENT)
+        release(op->mnt, n, fi, !strcmp(op->what, "opendir"));
+    else
+        remember_open(op, n, fi);
 }
 
 void op_reply_open(struct op *op, struct fuse_file_info *fi)
 {
-    if (fuse_reply_open(op->req, fi) == -ENOENT)
-        close_unseen(op, op->node, fi, !strcmp(op->what, "opendir"));
+    opened(op, op->node, fi, fuse_reply_open(op->req, fi));
     op_free(op);
 }
 
@@ -204,8 +277,7 @@ void op_reply_open_stream(struct op *op, uint64_t fh)
     struct fuse_open_out out = { .fh = fh, .open_flags = FOPEN_DIRECT_IO | FOPEN_STREAM };
     struct fuse_file_info fi = { .fh = fh };
 
-    if (fuse_reply_buf(op->req, (const char *)&out, sizeof out) == -ENOENT)
-        close_unseen(op, op->node, &fi, false);
+    opened(op, op->node, &fi, fuse_reply_buf(op->req, (const char *)&out, sizeof out));
     op_free(op);
 }
 
@@ -215,8 +287,7 @@ void op_reply_create(struct op *op, struct node *child, const struct stat *st,
     struct fuse_entry_param e = entry(child, st);
     int r = fuse_reply_create(op->req, &e, fi);
 
-    if (r == -ENOENT)
-        close_unseen(op, child, fi, false);
+    opened(op, child, fi, r);
     looked_up(child, r);
     op_free(op);
 }

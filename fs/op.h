@@ -44,6 +44,11 @@ struct op *op_new(fuse_req_t req, fuse_ino_t ino, const char *what);
  * caller was already interrupted. op_wait(op, NULL, NULL) ends the wait. */
 void op_wait(struct op *op, void (*cancel)(struct op *op, void *arg), void *arg);
 
+/* RELEASE came for a handle that a reply had given out. For fs/dispatch.c. */
+void op_closed(struct node *n, uint64_t fh);
+/* Releases what is still open: the mount ended, and the kernel will not do it. */
+void ops_close_all(struct mount *mnt);
+
 /* Ends the wait early, as an interruption does. */
 void op_cancel(struct op *op);
 /* Where the op's node is, below the mount point, for people: "/dev/etc/hosts". */

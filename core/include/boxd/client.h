@@ -18,7 +18,8 @@
  * was lost ECONNRESET, else EIO); boxd_error_words(r) says it for people.
  *
  * Retries: UNAVAILABLE only, twice (after 0.5 s and 1 s), only unary calls and server streams that
- * delivered nothing; refused streams at once. UNAUTHENTICATED on an exchanged token: one exchange,
+ * delivered nothing; refused streams at once; never a call that changes something and may have
+ * done so when the connection broke. UNAUTHENTICATED on an exchanged token: one exchange,
  * one repetition.
  *
  * Threads: all functions and callbacks run on the loop's thread. */

@@ -19,6 +19,7 @@ struct boxd_exec_options {
     bool tty;            /* a terminal: both outputs come as descriptor 1 */
     uint32_t cols, rows; /* its size; 0: 80 x 24 */
     uint32_t timeout_ms; /* 0: none. After it `done` gets -ETIMEDOUT */
+    bool bulk;           /* much data: goes over a second connection, so that others stay quick */
 };
 
 struct boxd_exec_handlers {

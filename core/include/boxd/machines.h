@@ -2,7 +2,9 @@
  *
  * Life: a machine object lives while somebody holds a reference; the set holds one while the
  * service lists it. `gone` is set for good when the service no longer knows it; a new machine of
- * the same name is a new object. Errors and threads: see boxd/client.h. */
+ * the same name is a new object. The set is freed before its client, and not inside its handlers
+ * (a callback given to a call may free it); a machine that outlives it can only be unref'd.
+ * Errors and threads: see boxd/client.h. */
 #pragma once
 
 #include <boxd/client.h>
@@ -12,8 +14,8 @@ struct boxd_machines;
 
 struct boxd_machine {
     const char *id;
-    /* The name to show: the machine's name, or its id when the name is not a plain file name, is
-     * `ctl`, or starts with a dot. */
+    /* The name to show: the machine's name, or its id when the name is not a plain file name (255
+     * bytes, no slash or control character), is `ctl`, starts with a dot, or is another's too. */
     const char *shown;
     const struct boxd_machine_info *info; /* the newest that the service told; never NULL */
     bool gone;

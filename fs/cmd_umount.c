@@ -1,0 +1,77 @@
+/* fs/cmd_umount.c: `boxdfs umount [-f] MNT`: returns when the mounting process has ended, so that
+ * everything is sent; takes dead mounts away. */
+#include "fs.h"
+
+#include "commands.h"
+#include "mount.h"
+#include "status.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+
+#define END_MS 60000
+
+static int complain(int r)
+{
+    fprintf(stderr, "boxdfs: %s\n", boxd_error_words(r));
+    return 1;
+}
+
+/* A descriptor of the mounting process; -1 when it is not known. */
+static int mounting_process(const char *path)
+{
+    _cleanup_free_ char *file = strf("%s/.boxd/status", path), *text = NULL, *pid = NULL;
+    uint64_t n;
+
+    if (!file || !(text = read_text(file)) || !(pid = status_value(text, "pid")))
+        return -1;
+    if (parse_u64(pid, INT32_MAX, &n) < 0)
+        return -1;
+    return (int)syscall(SYS_pidfd_open, (pid_t)n, 0);
+}
+
+static int wait_for_end(int process)
+{
+    struct pollfd p = { .fd = process, .events = POLLIN };
+
+    if (process < 0 || poll(&p, 1, END_MS) == 1)
+        return 0;
+    return boxd_words(-ETIMEDOUT, "unmounted, but its process still runs after %d s",
+                      END_MS / 1000);
+}
+
+static int unmount(const char *path, bool force)
+{
+    _cleanup_close_ int process = -1;
+    int r;
+
+    if (mount_dead(path))
+        return mount_recover(path);
+    process = mounting_process(path);
+    r = mount_detach(path, false);
+    if (r < 0 && force)
+        r = mount_detach(path, true);
+    else if (r < 0)
+        return boxd_words(r, "%s (who uses it: fuser -vm '%s'; anyway: boxdfs umount -f '%s')",
+                          boxd_error_words(r), path, path);
+    return r < 0 ? r : wait_for_end(process);
+}
+
+int cmd_umount(int argc, char **argv)
+{
+    bool force = argc > 0 && !strcmp(argv[0], "-f");
+    _cleanup_free_ char *path = NULL, *type = NULL;
+    int r;
+
+    if (argc != 1 + force || argv[force][0] == '-')
+        return complain(boxd_words(-EINVAL, "usage: boxdfs umount [-f] MOUNTPOINT"));
+    r = mount_path(argv[force], &path);
+    if (r >= 0)
+        r = mounts_type(path, &type);
+    if (r >= 0 && (!type || strcmp(type, "fuse.boxdfs")))
+        r = boxd_words(-EINVAL, "'%s' is not a boxdfs mount", path);
+    if (r >= 0)
+        r = unmount(path, force);
+    return r < 0 ? complain(r) : 0;
+}
