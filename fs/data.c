@@ -81,7 +81,7 @@ void data_reset(struct data *d, const struct stat *st)
     d->known = *st;
     d->size = d->remote = d->base = (uint64_t)st->st_size;
     d->have = 0;
-    d->stale = d->dirty = false;
+    d->stale = d->dirty = d->refused = false;
     d->load_error = 0;
     /* old bytes must not show in a gap that is made later */
     d->fd = close_keep_errno(d->fd);
@@ -316,6 +316,12 @@ static bool ready_synced(struct wait *w, int *r)
         return false;
     if (!d->dirty || d->n->deleted)
         return true;
+    if (d->refused) {
+        *r = boxd_words(-EFBIG,
+                        "nothing was sent: a file may have %" PRIu64 " bytes (-o script_max)",
+                        d->n->node.mnt->opt.script_max);
+        return true;
+    }
     if (w->off) { /* a store was tried for this wait */
         *r = d->error;
         if (d->error < 0 || ++w->size > 2)
@@ -405,7 +411,7 @@ int data_truncate(struct data *d, uint64_t size)
     if (d->have > d->base)
         d->have = d->base;
     d->size = size;
-    d->stale = false;
+    d->stale = d->refused = false;
     mark_dirty(d, size < d->remote ? 0 : d->remote);
     return 0;
 }
@@ -469,6 +475,10 @@ void tree_write(struct op *op, struct node *n, const void *data, size_t size, of
     if (fi->flags & O_APPEND && d)
         at = d->size;
     if (!d || at > op->mnt->opt.script_max || size > op->mnt->opt.script_max - at) {
+        if (d) { /* what was written before must not be left in the machine as if it were whole */
+            d->refused = true;
+            mark_dirty(d, d->size);
+        }
         op_fail(op, !d ? -EBADF
                        : boxd_words(-EFBIG, "a file may have %" PRIu64 " bytes (-o script_max)",
                                     op->mnt->opt.script_max));

@@ -14,6 +14,7 @@ struct data {
     uint64_t have;     /* the temporary holds the first `have` ... */
     uint64_t base;     /* ... of the machine's `base` bytes that are still wanted */
     struct stat known; /* the machine's file as last synchronized */
+    bool refused;      /* a write went over script_max: nothing of it is sent, close fails */
     bool dirty, stale; /* stale: the machine's file changed since; read again when clean */
     uint64_t dirty_from;
     int error;           /* why the last store failed; told by every close until one succeeds */

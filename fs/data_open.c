@@ -259,8 +259,8 @@ void tree_release(struct op *op, struct node *n, struct fuse_file_info *fi)
 
     if (d) {
         d->opens--;
-        if (!d->opens && d->dirty && !d->error && !d->store && !tree_of(n)->deleted &&
-            (data_loaded(d) || d->dirty_from >= d->remote)) {
+        if (!d->opens && d->dirty && !d->refused && !d->error && !d->store &&
+            !tree_of(n)->deleted && (data_loaded(d) || d->dirty_from >= d->remote)) {
             int r = data_store(d);
 
             if (r < 0)

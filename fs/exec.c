@@ -10,8 +10,9 @@
 #include <poll.h>
 #include <sys/stat.h>
 
-#define UNREAD_MAX (1024u * 1024) /* of output that nobody reads; then the script is slowed down \
-                                   */
+#define UNREAD_MAX                                                                \
+    (1024u * 1024) /* of output that nobody reads; then the script is slowed down \
+                    */
 #define UNREAD_LOW (256u * 1024)
 
 struct exec_open {
@@ -286,8 +287,7 @@ static void wait_write(struct exec_open *o, struct op *op, const void *text, siz
 static bool refuse(struct exec_open *o, struct op *op)
 {
     if (o->error < 0) {
-        /* A read-only reader of `.boxd/last` has the words; the errno says enough here. */
-        op_fail(op, o->error);
+        op_fail(op, boxd_words(o->error, "the script has failed before"));
         return true;
     }
     if (o->ended && o->mode == O_RDWR) {
@@ -361,7 +361,7 @@ static void exec_flush(struct op *op, struct node *n, struct fuse_file_info *fi)
         return;
     }
     if (o->error < 0)
-        op_fail(op, o->error);
+        op_fail(op, boxd_words(o->error, "the script has failed before"));
     else if (write_done(o))
         op_reply_ok(op);
     else

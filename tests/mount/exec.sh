@@ -17,7 +17,7 @@ is "$out" "exit 7"
 
 t "the first failing command ends a script, set +e opts out"
 run "printf 'echo a\nfalse\necho b\n' >$E"
-fails_with "/O error"
+fails_with "write error"
 run "cat $E"
 is "$out" a
 run "printf 'set +e\nfalse\necho b\n' >$E && cat $E"
@@ -25,7 +25,7 @@ is "$out" b
 
 t "a syntax error fails its write"
 run "echo ')' >$E"
-fails_with "/O error"
+fails_with "write error"
 
 t "text may be cut anywhere, in the middle of a word too"
 run "python3 -c 'import os

@@ -40,7 +40,7 @@ t "an open file that is unlinked or replaced goes on"
 run "echo content >$H/u; exec 3<>$H/u; rm $H/u; cat <&3; echo more >&3; test ! -e $H/u"
 succeeds
 is "$out" content
-run "echo old >$H/u; echo new >$H/v; exec 3<$H/u; mv $H/v $H/u; cat <&3 $H/u; rm $H/u"
+run "echo old >$H/u; echo new >$H/v; exec 3<$H/u; mv $H/v $H/u; cat - $H/u <&3; rm $H/u"
 is "$out" "old
 new"
 
@@ -101,8 +101,9 @@ run "mkdir $H/many && echo 'cd ~/many && i=0; while [ \$i -lt 5000 ]; do : >f\$i
 succeeds
 is "$out" 5002
 below "$took" 10000
-run "ls -i $H/many/f77 $H/f 2>/dev/null; [ \$(ls -i $H/many | sed -n 's/ f77\$//p') = \$(stat -c %i $H/many/f77) ]"
-succeeds
+run "python3 -c 'import os
+print([e.inode() for e in os.scandir(\"$H/many\") if e.name == \"f77\"] == [os.stat(\"$H/many/f77\").st_ino])'"
+is "$out" True
 run "echo 'rm -r ~/many' >$D/exec"
 
 t "links cannot lead out of the machine"
