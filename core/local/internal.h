@@ -139,7 +139,7 @@ struct host_machine {
     enum machine_state state;
     char *id, *hostname, *image, *image_path;
     char lower[STAMP_SIZE + 16];
-    bool privileged, frozen, uses_base, freed;
+    bool privileged, frozen, uses_base, freed, settled;
     uint64_t memory_bytes;
     uint32_t vcpu;
     struct build_waiter build;

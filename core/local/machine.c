@@ -22,7 +22,8 @@ static void machine_unref(struct host_machine *m)
     if (--m->handles || !m->freed)
         return;
     list_remove(&m->link);
-    cgroup_remove(m->host, m->id);
+    if (!m->settled)
+        cgroup_remove(m->host, m->id);
     for (size_t i = 0; i < CGROUPS; i++)
         close_keep_errno(m->procs[i]);
     close_keep_errno(m->pts);
@@ -401,6 +402,10 @@ void machine_settle(struct host *h, const char *id)
             continue;
         child_wait(&m->starter, SETTLE_MS);
         child_wait(&m->init, SETTLE_MS);
+        /* Now, not when its handles close: a new start makes a group of the same name. */
+        if (!m->settled)
+            cgroup_remove(h, m->id);
+        m->settled = true;
     }
 }
 
