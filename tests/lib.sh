@@ -164,8 +164,8 @@ start_local() {
     address=unix:$home/s
     as_user "$who" boxd-local --socket "$home/s" --state "$home/local" "$@" \
         >>"$scratch/server.out" 2>&1 </dev/null &
-    server=$!
     until_true 20 test -S "$home/s" || complain "boxd-local: $(tail -5 "$scratch/server.out")"
+    server=$(cat "$home/local/lock")
 }
 stop_local() { end_processes "$server"; }
 
