@@ -159,12 +159,14 @@ pids_of_program() {
 is_mounted() { mounts_below "$(dirname "$1")" | grep -qxF "$1"; }
 umount_all() { unmount_below "$scratch"; }
 
-# start_local [OPTION...]: a server of one's own; $address is where it listens.
+# start_local [OPTION...]: a server of one's own; $address is where it listens, $scratch/ready says
+# all its addresses, $server is its pid.
 start_local() {
     address=unix:$home/s
-    as_user "$who" boxd-local --socket "$home/s" --state "$home/local" "$@" \
-        >>"$scratch/server.out" 2>&1 </dev/null &
-    until_true 20 test -S "$home/s" || complain "boxd-local: $(tail -5 "$scratch/server.out")"
+    rm -f "$scratch/ready"
+    as_user "$who" boxd-local --socket "$home/s" --state "$home/local" --ready-fd 8 "$@" \
+        >>"$scratch/server.out" 2>&1 </dev/null 8>"$scratch/ready" &
+    until_true 20 test -s "$scratch/ready" || complain "boxd-local: $(tail -5 "$scratch/server.out")"
     server=$(cat "$home/local/lock")
 }
 stop_local() { end_processes "$server"; }

@@ -12,12 +12,15 @@ if [ ! -x "$python" ]; then
         { echo "# cannot install the Python packages of tests/requirements.txt" && exit 1; }
 fi
 
+# cases.py is found by import.
+export PYTHONPATH=$src/tests PYTHONDONTWRITEBYTECODE=1
+
 # python_stubs: the messages and calls of core/api/boxd.proto as modules, found by import.
 python_stubs() {
     mkdir -p "$scratch/stubs" &&
         "$python" -m grpc_tools.protoc -I "$src/core/api" --python_out="$scratch/stubs" \
             --grpc_python_out="$scratch/stubs" boxd.proto
-    export PYTHONPATH=$scratch/stubs:$src/tests/protocol PYTHONDONTWRITEBYTECODE=1
+    PYTHONPATH=$scratch/stubs:$PYTHONPATH
 }
 
 # run_python SCRIPT [ARG...]: a script that prints lines of its own cases; they are counted here.

@@ -2,34 +2,12 @@
 
 import os
 import sys
-import traceback
 
 import boxd
 from boxd import Boxd
+from cases import case, done, equal
 
-count = failed = 0
 url = sys.argv[1]
-
-
-def case(name):
-    """Runs the function at once; a case is good when it returns."""
-
-    def run(function):
-        global count, failed
-        count += 1
-        try:
-            function()
-            print(f"ok {count} - {name}", flush=True)
-        except Exception:
-            failed += 1
-            print("# " + traceback.format_exc().strip().replace("\n", "\n# "))
-            print(f"not ok {count} - {name}", flush=True)
-
-    return run
-
-
-def equal(got, want):
-    assert got == want, f"got {got!r:.500}, want {want!r:.500}"
 
 
 def raises(kind, function, *args, **kwargs):
@@ -250,5 +228,4 @@ def _():
 
 
 client.close()
-print(f"1..{count}")
-sys.exit(failed > 0)
+done()

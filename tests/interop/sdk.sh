@@ -12,8 +12,7 @@ traces() {
 }
 
 t "a server on TCP makes a private key and says where"
-start_local --listen 127.0.0.1:0 --ready-fd 3 3>"$scratch/ready"
-until_true 20 grep -q http "$scratch/ready" || complain "no address: $(cat "$scratch/server.out")"
+start_local --listen 127.0.0.1:0
 url=$(grep http "$scratch/ready")
 is "$(stat -c %a "$home/local/key")" 600
 ok grep -qF "$home/local/key" "$scratch/server.out"
