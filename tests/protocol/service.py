@@ -298,9 +298,9 @@ def execs():
     def _():
         stream = Exec("sh -c 'trap \"\" TERM; sleep 4711 & sleep 4711 & wait' & echo up; wait", keep=True)
         equal(next(stream.call).data, b"up\n")
-        wait(lambda: processes("sleep 471[1]") == 2)
+        wait(lambda: processes("^sleep 471[1]") == 2)
         stream.call.cancel()
-        wait(lambda: processes("sleep 471[1]") == 0)
+        wait(lambda: processes("^sleep 471[1]") == 0)
 
     @case("a deadline kills the command as a cancel does")
     def _():
@@ -308,7 +308,7 @@ def execs():
             list(api.Exec(iter([pb.ExecChunk(vm_id=vm, command="sleep 4712")]), timeout=0.5))
         except grpc.RpcError as error:
             equal(error.code().name, "DEADLINE_EXCEEDED")
-        wait(lambda: processes("sleep 471[2]") == 0)
+        wait(lambda: processes("^sleep 471[2]") == 0)
 
     @case("a slow reader slows the command down and costs no memory")
     def _():
@@ -360,7 +360,7 @@ def execs():
         stream = Exec("echo up; sleep 4714", keep=True, tty=True)
         next(stream.call)
         stream.call.cancel()
-        wait(lambda: processes("sleep 471[4]") == 0)
+        wait(lambda: processes("^sleep 471[4]") == 0)
 
 
 # ---- files -----------------------------------------------------------------------------------------
