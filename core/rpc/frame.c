@@ -3,8 +3,10 @@
 #include "rpc/frame.h"
 #include "rpc/rpc.h"
 
-/* A buffer that once held a message above this is not kept for the next one. */
-#define BODY_KEEP ((size_t)256 * 1024)
+/* Room is made at once for a message up to this, beyond only as its bytes come: a length alone must
+ * not cost memory. A buffer that held a longer one is not kept for the next. */
+#define BODY_AT_ONCE ((size_t)1 << 20)
+#define BODY_KEEP (2 * BODY_AT_ONCE)
 
 struct frame_chunk {
     struct frame_chunk *next;
@@ -58,6 +60,11 @@ ssize_t frame_in_feed(struct frame_in *f, const uint8_t *data, size_t n, const u
         *message_len = missing;
         f->delivered = true;
         return (ssize_t)(used + missing);
+    }
+    if (!f->body.len) {
+        r = buf_reserve(&f->body, missing < BODY_AT_ONCE ? missing : BODY_AT_ONCE);
+        if (r < 0)
+            return r;
     }
     if (missing > n - used)
         missing = n - used;

@@ -5,6 +5,9 @@
 #include "base/str.h"
 #include "rpc/status.h"
 
+/* Peers refuse long headers: grpcio takes 12,000 bytes and not 16,000. */
+#define ENCODED_MAX 6000
+
 static const char *const names[] = {
     [RPC_OK] = "OK",
     [RPC_CANCELLED] = "CANCELLED",
@@ -95,13 +98,16 @@ static size_t cut(const char *s, size_t n, size_t max)
 
 int status_encode_message(struct buf *out, const char *message)
 {
-    size_t n = cut(message, strlen(message), STATUS_MESSAGE_MAX);
+    size_t n = cut(message, strlen(message), STATUS_MESSAGE_MAX), begin = out->len;
 
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)message[i];
         bool plain = c >= 0x20 && c <= 0x7e && c != '%';
-        int r = plain ? buf_addch(out, (char)c) : buf_addf(out, "%%%02X", c);
+        int r;
 
+        if (out->len - begin >= ENCODED_MAX && (c & 0xc0) != 0x80)
+            break;
+        r = plain ? buf_addch(out, (char)c) : buf_addf(out, "%%%02X", c);
         if (r < 0)
             return r;
     }

@@ -16,7 +16,7 @@ enum rpc_code status_of_http(unsigned http_status);
 enum rpc_code status_of_reset(uint32_t error_code);
 /* Whether a content-type is application/grpc, +proto and the like included. */
 bool status_content_is_grpc(const char *content_type);
-/* Percent-encodes for grpc-message, cut to STATUS_MESSAGE_MAX before encoding. */
+/* Percent-encodes for grpc-message, cut to what peers accept. */
 int status_encode_message(struct buf *out, const char *message);
 /* Decodes grpc-message into valid UTF-8 without control characters; what is not becomes '?'. */
 int status_decode_message(struct buf *out, const char *text, size_t n);

@@ -283,6 +283,60 @@ static void test_bulk(void)
     clear(&r);
 }
 
+static void swallow_message(void *p, const uint8_t *data, size_t n)
+{
+    struct uploader *u = p;
+
+    u->result.bytes += n;
+}
+
+static void pour_more(void *p)
+{
+    struct uploader *u = p;
+
+    while (u->left && rpc_call_send(u->call, u->block, BLOCK / 4) < (ssize_t)(2 * BLOCK))
+        u->left -= BLOCK / 4;
+    if (!u->left)
+        rpc_call_finish(u->call);
+}
+
+/* 1 GiB each way without checking, and a message back and forth: figures, for rpc-echo only. */
+static void test_speed(void)
+{
+    static const char *const paths[] = { "/t/swallow", "/t/pour" };
+    struct result r = { 0 };
+    struct rpc_call *call;
+    uint64_t begin;
+
+    for (int i = 0; i < 2; i++) {
+        struct uploader u = { .left = i ? 0 : 4 * BULK, .block = calloc(1, BLOCK) };
+        struct rpc_call_spec spec = {
+            .path = paths[i],
+            .handlers = { .message = swallow_message, .writable = pour_more, .end = got_end },
+            .arg = &u
+        };
+
+        begin = now_ms();
+        u.call = rpc_call_start(channel, &spec);
+        pour_more(&u);
+        must(wait_ms(&u.result.ended, 120000) && u.result.code == RPC_OK);
+        printf("# 1 GiB %s: %" PRIu64 " MB/s\n", i ? "down" : "up",
+               4 * BULK / 1000 / (now_ms() - begin));
+        free(u.block);
+    }
+    call = start("/t/echo", &r, 0);
+    begin = uv_hrtime();
+    for (size_t i = 1; i <= 10000; i++) {
+        rpc_call_send(call, "ping", 4);
+        while (r.messages < i && !r.ended)
+            uv_run(&loop, UV_RUN_ONCE);
+    }
+    printf("# back and forth: %" PRIu64 " us\n", (uv_hrtime() - begin) / 10000000);
+    rpc_call_finish(call);
+    must(wait_ms(&r.ended, 10000) && r.code == RPC_OK);
+    clear(&r);
+}
+
 /* The server closes connections after 1.5 s: no call notices. */
 static void test_age(void)
 {
@@ -501,7 +555,7 @@ static const struct {
     { "cancel", test_cancel },   { "slow", test_slow },     { "bulk", test_bulk },
     { "age", test_age },         { "stop", test_stop },     { "oversize", test_oversize },
     { "stopped", test_stopped }, { "idle", test_idle },     { "untrusted", test_untrusted },
-    { "churn", test_churn },
+    { "churn", test_churn },     { "speed", test_speed },
 };
 
 int main(int argc, char **argv)

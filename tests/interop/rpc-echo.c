@@ -103,6 +103,23 @@ static void download(struct serving *v, const uint8_t *data, size_t n)
     send_more(v);
 }
 
+/* As much as the client takes, for measuring. */
+static void pour(struct serving *v)
+{
+    static uint8_t block[256 * 1024];
+
+    while (v->left && rpc_stream_send(v->stream, block, sizeof block) < 2 << 20)
+        v->left--;
+    if (!v->left)
+        rpc_stream_end(v->stream, RPC_OK, NULL);
+}
+
+static void start_pouring(struct serving *v)
+{
+    v->left = 4096;
+    pour(v);
+}
+
 static void send_trailers_error(struct serving *v)
 {
     rpc_stream_send(v->stream, "first", 5);
@@ -123,6 +140,7 @@ static const struct method methods[] = {
     { "/t/echo", echo, end_ok, echo_on },
     { "/t/upload", hash, send_hash, NULL },
     { "/t/swallow", ignore, end_ok, NULL },
+    { "/t/pour", ignore, start_pouring, pour },
     { "/t/download", download, NULL, send_more },
     { "/t/never", ignore, NULL, NULL },
     { "/t/error_trailers", ignore, send_trailers_error, NULL },
