@@ -1,6 +1,6 @@
-/* local/call_exec.c: the call Exec: joins a stream of ExecChunk to a command, with back-pressure both
- * ways. The first message names the machine and the command; the last one of the answer carries the
- * exit code. */
+/* local/call_exec.c: the call Exec: joins a stream of ExecChunk to a command, with back-pressure
+ * both ways. The first message names the machine and the command; the last one of the answer
+ * carries the exit code. */
 #include "base/base.h"
 
 #include "api/boxd.pb-c.h"

@@ -15,9 +15,9 @@
 
 struct host_exec {
     struct child child;
-    struct list link; /* in host_machine.execs */
-    int control;      /* closing it kills the command hard */
-    int tty;          /* the terminal's master, or -1 */
+    struct host_machine *machine; /* kept until the helper has been reaped */
+    int control;                  /* closing it kills the command hard */
+    int tty;                      /* the terminal's master, or -1 */
     host_exec_done *done;
     void *arg;
 };
@@ -108,6 +108,7 @@ static void exec_closed(struct child *c)
 
     close_keep_errno(e->control);
     close_keep_errno(e->tty);
+    machine_unref(e->machine);
     free(e);
 }
 
@@ -117,7 +118,6 @@ static void exec_exited(struct child *c, int status)
     host_exec_done *done = e->done;
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 
-    list_remove(&e->link);
     e->done = NULL;
     if (done)
         done(e->arg, code);
@@ -181,7 +181,8 @@ int host_exec_start(struct host_machine *m, const struct host_exec_spec *spec, i
         free(e);
         return r;
     }
-    list_add(&m->execs, &e->link);
+    e->machine = m;
+    m->handles++;
     *in_fd = steal_fd(&ends.ours[0]);
     *out_fd = steal_fd(&ends.ours[1]);
     *err_fd = steal_fd(&ends.ours[2]);
@@ -210,11 +211,5 @@ void host_exec_free(struct host_exec *e)
     if (!e)
         return;
     e->done = NULL;
-    list_remove(&e->link);
     e->control = close_keep_errno(e->control); /* the helper then kills hard and ends */
-}
-
-void exec_orphan_all(struct host_machine *m)
-{
-    list_each_safe(l, &m->execs) list_remove(l); /* their end is told as that of any other */
 }

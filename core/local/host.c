@@ -186,6 +186,16 @@ static void find_kind(struct host *h, bool force_single, uint64_t start[2])
                  name);
 }
 
+static void view_exited(struct child *c, int status)
+{
+    struct host *h = container_of(c, struct host, view_child);
+
+    if (!h->closing)
+        boxd_log(BOXD_LOG_ERROR,
+                 "'boxd-view' ended (status %d): machines have lost /usr (restart boxd-local)",
+                 status);
+}
+
 /* Starts the program that serves the view on this device. */
 static int start_view(struct host *h, int fuse)
 {
@@ -195,6 +205,7 @@ static int start_view(struct host *h, int fuse)
     char *argv[] = { (char[]){ "boxd-view" }, dev, kind, parent, NULL };
     char *envp[] = { NULL };
     posix_spawn_file_actions_t actions;
+    pid_t pid;
     int r;
 
     if (program < 0)
@@ -213,9 +224,16 @@ static int start_view(struct host *h, int fuse)
     if (!r)
         r = posix_spawn_file_actions_adddup2(&actions, h->null, 1);
     if (!r)
-        r = posix_spawn(&h->view_pid, path, &actions, NULL, argv, envp);
+        r = posix_spawn(&pid, path, &actions, NULL, argv, envp);
     posix_spawn_file_actions_destroy(&actions);
-    return r ? boxd_words(-r, "cannot start 'boxd-view': %m") : 0;
+    if (r)
+        return boxd_words(-r, "cannot start 'boxd-view': %m");
+    h->view_child.exited = view_exited;
+    r = child_watch(h->loop, &h->view_child, pid);
+    if (r < 0)
+        return boxd_words(r, "cannot watch 'boxd-view': %m");
+    uv_unref((uv_handle_t *)&h->view_child.poll);
+    return 0;
 }
 
 /* One message of the base helper; 1 when it was the last one. */
@@ -277,11 +295,6 @@ static int make_base(struct host *h, bool force_view, const uint64_t start[2])
 
 static void host_free(struct host *h)
 {
-    if (h->view_pid) {
-        kill(h->view_pid, SIGKILL);
-        while (waitpid(h->view_pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
     cgroup_close(h);
     close_keep_errno(h->self);
     close_keep_errno(h->null);
@@ -317,7 +330,7 @@ int host_open(uv_loop_t *loop, const struct host_options *o, struct host **out)
     if (!h)
         return -ENOMEM;
     h->loop = loop;
-    h->self = h->user = h->mnt = -1;
+    h->self = h->user = h->mnt = h->view_child.pidfd = -1;
     h->exec_pid_namespace = o->exec_pid_namespace;
     h->allow_privileged = o->allow_privileged;
     list_init(&h->machines);
@@ -344,29 +357,60 @@ int host_open(uv_loop_t *loop, const struct host_options *o, struct host **out)
     return 0;
 }
 
-/* Waits for the dead, so that nothing of them is left when this returns. */
-static void wait_dying(struct host *h)
+static void close_late(uv_timer_t *timer)
 {
-    list_each_safe(l, &h->dying)
-    {
-        struct host_machine *m = container_of(l, struct host_machine, link);
+    *(bool *)timer->data = true;
+}
 
-        if (!child_wait(&m->starter, CLOSE_MS) || !child_wait(&m->init, CLOSE_MS))
-            boxd_log(BOXD_LOG_ERROR, "machine '%s' does not die", m->id);
-    }
+static void timer_gone(uv_handle_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+static void view_closed(struct child *c)
+{
+    container_of(c, struct host, view_child)->view = false;
+}
+
+/* Runs the loop until everything of ours has been reaped; false when something does not die. */
+static bool wait_dead(struct host *h)
+{
+    uv_timer_t timer;
+    bool late = false, gone = false;
+
+    if (uv_timer_init(h->loop, &timer) < 0)
+        return false;
+    timer.data = &late;
+    uv_timer_start(&timer, close_late, CLOSE_MS, 0);
+    while (!late && (!list_empty(&h->dying) || !list_empty(&h->jobs) || h->view))
+        uv_run(h->loop, UV_RUN_ONCE);
+    timer.data = &gone;
+    uv_close((uv_handle_t *)&timer, timer_gone);
+    while (!gone)
+        uv_run(h->loop, UV_RUN_ONCE);
+    return !late;
 }
 
 void host_close(struct host *h)
 {
     if (!h)
         return;
+    h->closing = true;
     while (!list_empty(&h->machines))
         host_machine_free(container_of(h->machines.next, struct host_machine, link));
-    list_each_safe(l, &h->jobs) job_cancel(container_of(l, struct job, link));
-    wait_dying(h);
-    while (!list_empty(&h->dying) || !list_empty(&h->jobs))
-        uv_run(h->loop, UV_RUN_ONCE);
-    host_free(h);
+    list_each(l, &h->jobs) job_cancel(container_of(l, struct job, link));
+    build_drop_all(h);
+    if (h->view_child.pid) {
+        h->view_child.closed = view_closed;
+        uv_ref((uv_handle_t *)&h->view_child.poll);
+        kill(h->view_child.pid, SIGKILL);
+    } else {
+        h->view = false;
+    }
+    if (wait_dead(h))
+        host_free(h);
+    else /* callbacks may still come: its memory has to stay */
+        boxd_log(BOXD_LOG_ERROR, "some processes of machines do not die");
 }
 
 void host_delete(struct host *h, const char *id, host_done *done, void *arg)

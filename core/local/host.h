@@ -34,10 +34,11 @@ struct host_options {
 
 typedef void host_done(void *arg, int r);
 
-/* Finds out the kind, prepares the base (for a user: starts the keeper). Negative errno with words
+/* Finds out the kind, prepares the base (for a user: its namespaces). Negative errno with words
  * that name the cure (subuids, /dev/fuse, user namespaces switched off). */
 int host_open(uv_loop_t *loop, const struct host_options *o, struct host **out);
-/* Kills every machine, ends the keeper and the view, unmounts. State on disk stays. */
+/* Kills every machine, ends the view, unmounts. State on disk stays. Runs the loop until the dead
+ * have been reaped, so it must not be called from one of the loop's callbacks. */
 void host_close(struct host *h);
 enum host_kind host_get_kind(const struct host *h);
 /* One line for people about what machines here cannot do ("no separation between user ids ..."), or
@@ -82,10 +83,6 @@ struct host_exec_spec {
     const char *cwd;         /* NULL: the user's home, else / */
     bool tty;
     uint16_t cols, rows; /* 0: 80 x 24 */
-    /* Inside the machine, act on its files with these ids but run a built-in function of the server
-     * instead of argv; see host_exec_builtin in core/local/README.md. NULL otherwise. */
-    int (*builtin)(void *builtin_arg);
-    void *builtin_arg;
 };
 
 struct host_exec;

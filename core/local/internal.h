@@ -77,12 +77,13 @@ struct host {
     char *state;
     bool view; /* BASE is served by boxd-view */
     bool allow_privileged, exec_pid_namespace;
-    int self;       /* boxd-init as a sealed memfd */
-    int null;       /* /dev/null */
-    int user, mnt;  /* the base's namespaces; root: `user` only shifts ids */
-    pid_t view_pid; /* 0: none */
-    char *libexec;  /* where boxd-view and the shim are */
+    int self;      /* boxd-init as a sealed memfd */
+    int null;      /* /dev/null */
+    int user, mnt; /* the base's namespaces; root: `user` only shifts ids */
+    struct child view_child;
+    char *libexec; /* where boxd-view and the shim are */
     char limits[256];
+    bool closing;
     struct list machines, dying, jobs, builds;
     char *cgroups[CGROUPS]; /* directories of ours, see cgroup.c; NULL where not permitted */
 };
@@ -112,6 +113,8 @@ int image_ensure(struct host *h, const char *name, int fd, const char *stamp,
 /* Finds an image: *path is a directory (absolute), or *fd an open tarball and stamp its name. */
 int image_find(struct host *h, const char *image, char **path, int *fd, char stamp[STAMP_SIZE]);
 void build_forget(struct build_waiter *w);
+/* Forgets builds whose jobs were cancelled. */
+void build_drop_all(struct host *h);
 
 /* ---- cgroup.c ---------------------------------------------------------------------------------
  */
@@ -155,9 +158,10 @@ struct host_machine {
     void *arg;
     void (*died)(void *arg);
     void *died_arg;
-    struct list execs;
 };
 
 /* Waits for what is left of a machine of this id that was freed. */
 void machine_settle(struct host *h, const char *id);
-void exec_orphan_all(struct host_machine *m);
+/* Drops one of the handles that keep a machine's memory; the last one of a freed machine frees it.
+ */
+void machine_unref(struct host_machine *m);

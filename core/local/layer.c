@@ -73,6 +73,12 @@ void build_forget(struct build_waiter *w)
     list_remove(&w->link);
 }
 
+void build_drop_all(struct host *h)
+{
+    list_each_safe(l, &h->builds) free(container_of(l, struct build, link));
+    list_init(&h->builds);
+}
+
 /* Joins a build under way. */
 static bool build_join(struct host *h, const char *stamp, struct build_waiter *w)
 {

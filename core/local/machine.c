@@ -17,7 +17,7 @@
 /* ---- ends -------------------------------------------------------------------------------------
  */
 
-static void machine_unref(struct host_machine *m)
+void machine_unref(struct host_machine *m)
 {
     if (--m->handles || !m->freed)
         return;
@@ -363,7 +363,6 @@ struct host_machine *host_machine_start(struct host *h, const struct host_spec *
     m->build.done = launch;
     m->build.arg = m;
     list_init(&m->build.link);
-    list_init(&m->execs);
     list_init(&m->link);
     list_add(&h->machines, &m->link);
     uv_timer_start(&m->begin, begin, 0, 0);
@@ -385,7 +384,6 @@ void host_machine_free(struct host_machine *m)
     m->state = MACHINE_DEAD;
     build_forget(&m->build);
     kill_children(m);
-    exec_orphan_all(m);
     list_remove(&m->link);
     list_add(&m->host->dying, &m->link);
     close_handle(&m->begin, begin_closed);

@@ -162,6 +162,10 @@ secret_tests() {
     exec 8<&-
     uproot_all
 
+    t "a command has no open files but its own three"
+    msh 'for f in /proc/self/fd/*; do [ -e $f ] && echo ${f##*/}; done'
+    is "$out" $'0\n1\n2'
+
     t "a machine sees nothing of its server"
     run env SECRET="$canary" "$host_run" $options -u root "$home/host" /bin/sh -c '
         tr "\0" " " </proc/1/environ; tr "\0" " " </proc/1/cmdline; readlink /proc/1/exe

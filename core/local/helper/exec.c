@@ -120,6 +120,7 @@ static _Noreturn void command(const struct spec *s, const struct user *u)
         errno = -r;
         cannot_run(argv[0]);
     }
+    sys_close_range(3, ~0U, 0); /* the machine's pidfd, its cgroups, the server's socket */
     if (cwd && chdir(cwd) < 0)
         cannot_run(cwd);
     if (!cwd && chdir(u->home) < 0 && chdir("/") < 0)

@@ -24,8 +24,8 @@ static _Noreturn void run_tar(const struct spec *s)
     char *envp[] = { (char[]){ "PATH=/usr/local/bin:/usr/bin:/bin" }, NULL };
 
     snprintf(image, sizeof image, "/proc/self/fd/%d", spec_fd(s, "image"));
+    sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     fcntl(spec_fd(s, "image"), F_SETFD, 0);
-    fcntl(HELPER_CONTROL, F_SETFD, FD_CLOEXEC);
     execvpe("tar", argv, envp);
     _exit(127);
 }
