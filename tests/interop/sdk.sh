@@ -8,7 +8,7 @@
 traces() {
     pids_of_program boxd-local
     mounts_below "$scratch"
-    find /sys/fs/cgroup -depth -type d -path '*boxd-local*' -name 'vm-*' 2>/dev/null
+    find /sys/fs/cgroup -depth -type d -path "*boxd-local-$server*" 2>/dev/null
 }
 
 t "a server on TCP makes a private key and says where"

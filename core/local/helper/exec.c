@@ -142,19 +142,28 @@ static void own_proc(void)
         cannot_run("/proc");
 }
 
-/* Reaps until the process ends, and ends like it. */
+/* Set in the supervisor when the command is being killed. */
+static volatile sig_atomic_t killing;
+
+static void on_term(int sig)
+{
+    killing = 1;
+}
+
+/* Reaps until the process ends, and ends like it. While the command is being killed it stays until
+ * the last descendant is gone: whoever ignored TERM must still be found as a descendant of it. */
 static _Noreturn void end_with(pid_t p)
 {
-    int status;
+    int status, code = CANNOT_RUN;
 
     sys_close_range(0, ~0U, 0); /* else readers of the command's output would wait for us */
     for (;;) {
         pid_t pid = waitpid(-1, &status, 0);
 
         if (pid == p)
-            _exit(exit_code(status));
-        if (pid < 0 && errno != EINTR)
-            _exit(CANNOT_RUN);
+            code = exit_code(status);
+        if ((pid == p && !killing) || (pid < 0 && errno != EINTR))
+            _exit(code);
     }
 }
 
@@ -184,6 +193,7 @@ static _Noreturn void supervisor(const struct spec *s, const struct user *u)
     bool own = spec_num(s, "pidns", 0);
     pid_t p;
 
+    signal(SIGTERM, on_term);
     if (die_with_parent(0) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
         (own && unshare(CLONE_NEWPID) < 0))
         cannot_run("the command");
@@ -277,6 +287,7 @@ static size_t signal_descendants(int proc, pid_t top, int sig)
 /* Kills until nothing is left; the supervisor then ends by itself. */
 static void kill_all(int proc, pid_t top)
 {
+    kill(top, SIGTERM);
     for (int round = 0; round < KILL_ROUNDS; round++) {
         if (!signal_descendants(proc, top, SIGKILL))
             break;
@@ -303,6 +314,7 @@ static int watch(int proc, pid_t top, int pidfd)
             kill_all(proc, top);
             p[1].fd = -1;
         } else if (r > 0 && p[1].revents && m.type == MSG_TERM) {
+            kill(top, SIGTERM);
             signal_descendants(proc, top, SIGTERM);
             signal_descendants(proc, top, SIGCONT);
             timeout = KILL_AFTER_MS;
