@@ -90,24 +90,12 @@ static void conn_leave(struct conn *c)
 /* Fails the calls that wait for the connection that could not be opened. */
 static void fail_waiting(struct rpc_channel *ch, const char *words)
 {
-    struct list waiting;
-
-    list_init(&waiting);
     list_each_safe(it, &ch->calls)
     {
         struct rpc_call *call = container_of(it, struct rpc_call, link);
 
-        if (!call->waiting)
-            continue;
-        list_remove(&call->link);
-        list_add(&waiting, &call->link);
-    }
-    while (!list_empty(&waiting)) {
-        struct rpc_call *call = container_of(waiting.next, struct rpc_call, link);
-
-        list_remove(&call->link);
-        list_add(&ch->calls, &call->link);
-        call_unprocessed(call, words);
+        if (call->waiting)
+            call_unprocessed(call, words);
     }
 }
 
@@ -307,6 +295,13 @@ static int conn_new(struct rpc_channel *ch)
 
 int channel_connection(struct rpc_channel *ch, struct h2 **out)
 {
+    struct conn *c = ch->current;
+
+    /* Its stream numbers are used up, or it broke the rules and is about to be closed. */
+    if (c && c->h2.ready && !nghttp2_session_check_request_allowed(c->h2.session)) {
+        c->h2.going_away = true;
+        on_going_away(&c->h2);
+    }
     if (ch->current) {
         *out = &ch->current->h2;
         return ch->current->h2.ready;

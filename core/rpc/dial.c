@@ -7,6 +7,8 @@
 
 #include "rpc/dial.h"
 
+#define BACKLOG_WAIT_MS 10
+
 static void try_next(struct dial *d);
 
 static void put(struct dial *d)
@@ -169,7 +171,10 @@ static void on_unix_timer(uv_timer_t *timer)
 
     snprintf(address.sun_path, sizeof address.sun_path, "%s", d->target->host);
     r = attempt(d, (const struct sockaddr *)&address, sizeof address);
-    if (r < 0)
+    if (r == -EAGAIN && d->attempt_ms > BACKLOG_WAIT_MS) { /* the server's backlog is full */
+        d->attempt_ms -= BACKLOG_WAIT_MS;
+        uv_timer_start(timer, on_unix_timer, BACKLOG_WAIT_MS, 0);
+    } else if (r < 0)
         finish(d, boxd_words(r, "%m"));
 }
 

@@ -13,7 +13,8 @@
 #define HEADER_LIMIT (16 * 1024)
 #define MAX_STREAMS 1000
 #define HELLO_TIMEOUT_MS 10000 /* to say who one is: TLS, the preface, a whole HTTP/1.1 request */
-#define ACCEPT_PAUSE_MS 100    /* after running out of descriptors */
+#define LINGER_MS 2000
+#define ACCEPT_PAUSE_MS 100 /* after running out of descriptors */
 #define ACCEPT_BURST 32
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -67,6 +68,15 @@ static void conn_leave(struct server_conn *c)
         s->handlers.connections(s->arg, s->conn_count);
 }
 
+/* The client did not say what it wants, or did not close. */
+static void on_hello_timeout(uv_timer_t *timer)
+{
+    struct server_conn *c = timer->data;
+
+    conn_leave(c);
+    wire_close(&c->wire);
+}
+
 /* ---- HTTP/1.1 ---- */
 
 static void set_reply(struct server_conn *c, int status, const char *body, unsigned retry_after)
@@ -76,7 +86,7 @@ static void set_reply(struct server_conn *c, int status, const char *body, unsig
     c->replied = true;
     buf_clear(&c->reply);
     if (http1_response(&c->reply, status, body, retry_after) < 0)
-        buf_clear(&c->reply); /* without memory: a closed connection */
+        buf_clear(&c->reply); /* without memory: an end without an answer */
     wire_want_write(&c->wire);
 }
 
@@ -118,8 +128,16 @@ static int http_produce(struct wire *w, struct buf *out, size_t room)
 
     if (!c->replied)
         return 0;
-    if (!c->reply.len)
-        return boxd_words(-ECONNRESET, "the reply is sent");
+    if (!c->reply.len) {
+        /* Closing with unread bytes would reset the connection, and the reply with it: let the
+         * client close. */
+        if (!c->lingering) {
+            c->lingering = true;
+            uv_timer_start(&c->timer, on_hello_timeout, LINGER_MS, 0);
+            wire_end_output(w);
+        }
+        return 0;
+    }
     if (buf_add(out, c->reply.data, c->reply.len) < 0)
         return boxd_words(-ENOMEM, "no memory to send");
     buf_clear(&c->reply);
@@ -230,14 +248,6 @@ static const struct wire_ops sniff_ops = {
     .closed = on_wire_closed,
     .released = on_wire_released,
 };
-
-static void on_hello_timeout(uv_timer_t *timer)
-{
-    struct server_conn *c = timer->data;
-
-    conn_leave(c);
-    wire_close(&c->wire);
-}
 
 /* ---- accepting ---- */
 

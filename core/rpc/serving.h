@@ -30,7 +30,7 @@ struct server_conn {
     size_t hello_len;
     struct http1 http;
     struct buf reply;
-    bool replied, gone;
+    bool replied, lingering, gone;
     unsigned refs; /* the wire's, the timer's and streams' */
 };
 

@@ -13,7 +13,6 @@
 #define READ_SIZE ((size_t)128 * 1024)
 #define READ_ROUNDS 32 /* reads a turn, so that one busy connection leaves time to the others */
 #define GATHER ((size_t)64 * 1024)
-#define NOTSENT_LOWAT (128 * 1024)
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
@@ -60,6 +59,15 @@ void wire_fail(struct wire *w, int r, const char *words)
     snprintf(copy, sizeof copy, "%s", words);
     wire_close(w);
     w->ops->closed(w, r, copy);
+}
+
+void wire_end_output(struct wire *w)
+{
+    if (w->state != WIRE_OPEN)
+        return;
+    if (w->ssl)
+        tls_say_goodbye(w->ssl);
+    shutdown(w->fd, SHUT_WR);
 }
 
 /* Bytes written, -EAGAIN, or another negative errno with words. */
@@ -219,13 +227,23 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         wire_flush(w);
 }
 
+static const struct {
+    int level, name, value;
+} socket_options[] = {
+    { IPPROTO_TCP, TCP_NODELAY, 1 },
+    { IPPROTO_TCP, TCP_NOTSENT_LOWAT, 128 * 1024 },
+    /* A peer whose computer vanished while nothing was under way is noticed within a minute. */
+    { SOL_SOCKET, SO_KEEPALIVE, 1 },
+    { IPPROTO_TCP, TCP_KEEPIDLE, 30 },
+    { IPPROTO_TCP, TCP_KEEPINTVL, 10 },
+    { IPPROTO_TCP, TCP_KEEPCNT, 3 },
+};
+
 static void set_socket_options(int fd)
 {
-    int one = 1, low = NOTSENT_LOWAT;
-
-    /* A unix socket has neither: no harm. */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof low);
+    for (size_t i = 0; i < ARRAY_LEN(socket_options); i++) /* a unix socket has none: no harm */
+        (void)setsockopt(fd, socket_options[i].level, socket_options[i].name,
+                         &socket_options[i].value, sizeof socket_options[i].value);
 }
 
 int wire_open(struct wire *w, uv_loop_t *loop, struct later_queue *queue, int fd, SSL *ssl,

@@ -56,5 +56,7 @@ void wire_want_write(struct wire *w);
 void wire_flush(struct wire *w);
 /* Ends the connection as if it had broken: closed() runs with these words. */
 void wire_fail(struct wire *w, int r, const char *words);
+/* The peer sees the end of what was sent; it may still send. */
+void wire_end_output(struct wire *w);
 /* Safe on a wire that is closed already. */
 void wire_close(struct wire *w);

@@ -245,6 +245,35 @@ static void test_limits(struct rpc_channel *ch)
     free(big);
 }
 
+static void test_crowds(struct rpc_channel *ch)
+{
+    static struct calling all[1500];
+    size_t good = 0;
+
+    t("more calls than the server takes at once are all answered in the end");
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        start(ch, "/t/echo", &all[i], 0);
+        rpc_call_send(all[i].call, "x", 1);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        rpc_call_finish(all[i].call);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        good += wait_for(&all[i].ended) && all[i].code == RPC_OK && all[i].messages == 1;
+    ok(good == ARRAY_LEN(all));
+    t("thousands of cancels harm no other call");
+    start(ch, "/t/never", &all[0], 0);
+    for (int i = 0; i < 5000; i++) {
+        start(ch, "/t/never", &all[1], 0);
+        if (i % 10 == 0)
+            uv_run(&loop, UV_RUN_NOWAIT);
+        rpc_call_cancel(all[1].call);
+    }
+    ok(one(ch, "/t/echo", &all[1], "x") == RPC_OK && !all[0].ended);
+    rpc_call_cancel(all[0].call);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        buf_clear(&all[i].got);
+}
+
 /* ---- re-entrancy ---- */
 
 static struct calling other;
@@ -484,6 +513,7 @@ int main(void)
     test_pause(by_tcp);
     test_pause(by_unix);
     test_limits(by_unix);
+    test_crowds(by_unix);
     test_reentrancy(local);
     rpc_channel_free(by_tcp);
     rpc_channel_free(by_unix);
