@@ -309,7 +309,7 @@ void boxd_machines_free(struct boxd_machines *s)
     /* While the set is still known to them, so that `released` is told. */
     while (s->count)
         boxd_machine_unref(&s->by_id[--s->count]->m);
-    list_each_safe(it, &s->members)
+    list_each_safe(it, &done)
     {
         container_of(it, struct member, link)->m.set = NULL;
         list_remove(it);
