@@ -89,8 +89,9 @@ is "$out" "0123 6
 
 t "a failed close says why, and the program hears it"
 run "mkdir $H/gone && python3 -c 'import os
-f = os.open(\"$H/gone/f\", os.O_WRONLY | os.O_CREAT, 0o644); os.write(f, b\"x\")
+f = os.open(\"$H/gone/f\", os.O_WRONLY | os.O_CREAT, 0o644)
 os.system(\"echo rm -r \\\\~/gone >$D/exec\")
+os.write(f, b\"x\")
 try: os.close(f)
 except OSError as e: print(e.strerror)'"
 is "$out" "Stale file handle"
