@@ -11,14 +11,14 @@
 #define REQUESTS_A_TURN 64 /* then the network and the timers have theirs */
 
 /* The op of a request whose node must have operation `fn`, or returns. */
-#define OP_FOR(ino, what_, fn, otherwise)      \
-    struct op *op = op_new(req, (ino), what_); \
-    if (!op)                                   \
-        return;                                \
-    if (!op->node->ops->fn) {                  \
-        lacks(op, (otherwise));                \
-        return;                                \
-    }                                          \
+#define OP_FOR(ino, what_, name_, fn, otherwise)      \
+    struct op *op = op_new(req, (ino), what_, name_); \
+    if (!op)                                          \
+        return;                                       \
+    if (!op->node->ops->fn) {                         \
+        lacks(op, (otherwise));                       \
+        return;                                       \
+    }                                                 \
     const struct node_ops *ops _unused_ = op->node->ops
 
 static void lacks(struct op *op, int otherwise)
@@ -48,7 +48,7 @@ static void on_init(void *arg, struct fuse_conn_info *conn)
 
 static void on_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    OP_FOR(parent, "lookup", lookup, -ENOTDIR);
+    OP_FOR(parent, "lookup", name, lookup, -ENOTDIR);
     ops->lookup(op, op->node, name);
 }
 
@@ -75,50 +75,50 @@ static void on_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 
 static void on_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    OP_FOR(ino, "getattr", getattr, -EACCES);
+    OP_FOR(ino, "getattr", NULL, getattr, -EACCES);
     ops->getattr(op, op->node, fi);
 }
 
 static void on_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
                        struct fuse_file_info *fi)
 {
-    OP_FOR(ino, "setattr", setattr, -EPERM);
+    OP_FOR(ino, "setattr", NULL, setattr, -EPERM);
     ops->setattr(op, op->node, st, to_set, fi);
 }
 
 static void on_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-    OP_FOR(ino, "readlink", readlink, -EINVAL);
+    OP_FOR(ino, "readlink", NULL, readlink, -EINVAL);
     ops->readlink(op, op->node);
 }
 
 static void on_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-    OP_FOR(parent, "mknod", mknod, -EPERM);
+    OP_FOR(parent, "mknod", name, mknod, -EPERM);
     ops->mknod(op, op->node, name, mode, rdev);
 }
 
 static void on_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-    OP_FOR(parent, "mkdir", mkdir, -EPERM);
+    OP_FOR(parent, "mkdir", name, mkdir, -EPERM);
     ops->mkdir(op, op->node, name, mode);
 }
 
 static void on_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    OP_FOR(parent, "unlink", unlink, -EPERM);
+    OP_FOR(parent, "unlink", name, unlink, -EPERM);
     ops->unlink(op, op->node, name);
 }
 
 static void on_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    OP_FOR(parent, "rmdir", rmdir, -EPERM);
+    OP_FOR(parent, "rmdir", name, rmdir, -EPERM);
     ops->rmdir(op, op->node, name);
 }
 
 static void on_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-    OP_FOR(parent, "symlink", symlink, -EPERM);
+    OP_FOR(parent, "symlink", name, symlink, -EPERM);
     ops->symlink(op, op->node, name, target);
 }
 
@@ -144,7 +144,7 @@ static struct node *other_dir(struct op *op, fuse_ino_t ino)
 static void on_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
                       const char *newname, unsigned int flags)
 {
-    OP_FOR(parent, "rename", rename, -EPERM);
+    OP_FOR(parent, "rename", name, rename, -EPERM);
     struct node *dir = other_dir(op, newparent);
 
     if (dir)
@@ -153,7 +153,7 @@ static void on_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 
 static void on_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
 {
-    OP_FOR(ino, "link", link, -EPERM);
+    OP_FOR(ino, "link", NULL, link, -EPERM);
     struct node *dir = other_dir(op, newparent);
 
     if (dir)
@@ -163,33 +163,33 @@ static void on_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const 
 static void on_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                       struct fuse_file_info *fi)
 {
-    OP_FOR(parent, "create", create, -EPERM);
+    OP_FOR(parent, "create", name, create, -EPERM);
     ops->create(op, op->node, name, mode, fi);
 }
 
 static void on_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    OP_FOR(ino, "open", open, -EACCES);
+    OP_FOR(ino, "open", NULL, open, -EACCES);
     ops->open(op, op->node, fi);
 }
 
 static void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
-    OP_FOR(ino, "read", read, -EACCES);
+    OP_FOR(ino, "read", NULL, read, -EACCES);
     ops->read(op, op->node, size, off, fi);
 }
 
 static void on_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
                      struct fuse_file_info *fi)
 {
-    OP_FOR(ino, "write", write, -EACCES);
+    OP_FOR(ino, "write", NULL, write, -EACCES);
     ops->write(op, op->node, data, size, off, fi);
 }
 
 static void on_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    OP_FOR(ino, "close", flush, 0);
+    OP_FOR(ino, "close", NULL, flush, 0);
     ops->flush(op, op->node, fi);
 }
 
@@ -199,19 +199,19 @@ static void on_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
     if (n)
         op_closed(n, fi->fh);
-    OP_FOR(ino, "release", release, 0);
+    OP_FOR(ino, "release", NULL, release, 0);
     ops->release(op, op->node, fi);
 }
 
 static void on_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-    OP_FOR(ino, "fsync", fsync, 0);
+    OP_FOR(ino, "fsync", NULL, fsync, 0);
     ops->fsync(op, op->node, datasync, fi);
 }
 
 static void on_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    struct op *op = op_new(req, ino, "opendir");
+    struct op *op = op_new(req, ino, "opendir", NULL);
 
     if (!op)
         return;
@@ -226,7 +226,7 @@ static void on_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                        struct fuse_file_info *fi)
 {
-    OP_FOR(ino, "readdir", readdir, -ENOTDIR);
+    OP_FOR(ino, "readdir", NULL, readdir, -ENOTDIR);
     ops->readdir(op, op->node, size, off, fi);
 }
 
@@ -236,13 +236,13 @@ static void on_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 
     if (n)
         op_closed(n, fi->fh);
-    OP_FOR(ino, "releasedir", releasedir, 0);
+    OP_FOR(ino, "releasedir", NULL, releasedir, 0);
     ops->releasedir(op, op->node, fi);
 }
 
 static void on_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-    struct op *op = op_new(req, ino, "fsyncdir");
+    struct op *op = op_new(req, ino, "fsyncdir", NULL);
 
     if (op)
         op_reply_ok(op);
@@ -250,14 +250,14 @@ static void on_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
 
 static void on_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-    OP_FOR(ino, "statfs", statfs, -EACCES);
+    OP_FOR(ino, "statfs", NULL, statfs, -EACCES);
     ops->statfs(op, op->node);
 }
 
 static void on_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
                     struct fuse_pollhandle *ph)
 {
-    struct op *op = op_new(req, ino, "poll");
+    struct op *op = op_new(req, ino, "poll", NULL);
 
     if (op && op->node->ops->poll) {
         op->node->ops->poll(op, op->node, fi, ph);

@@ -26,7 +26,7 @@ static bool allowed(const struct op *op)
     return false;
 }
 
-struct op *op_new(fuse_req_t req, fuse_ino_t ino, const char *what)
+struct op *op_new(fuse_req_t req, fuse_ino_t ino, const char *what, const char *name)
 {
     struct mount *mnt = fuse_req_userdata(req);
     const struct fuse_ctx *ctx = fuse_req_ctx(req);
@@ -45,6 +45,7 @@ struct op *op_new(fuse_req_t req, fuse_ino_t ino, const char *what)
                        .mnt = mnt,
                        .node = node_ref(n),
                        .what = what,
+                       .name = name ? strdup(name) : NULL,
                        .uid = ctx->uid,
                        .gid = ctx->gid,
                        .pid = ctx->pid,
@@ -62,6 +63,7 @@ static void op_free(struct op *op)
     list_remove(&op->link);
     node_unref(op->node);
     free(op->path);
+    free(op->name);
     free(op);
 }
 
@@ -112,9 +114,11 @@ static char *node_path(const struct node *n)
 
 const char *op_path(struct op *op)
 {
-    if (!op->path)
-        op->path = node_path(op->node);
-    return op->path && *op->path ? op->path : "/";
+    _cleanup_free_ char *dir = op->path ? NULL : node_path(op->node);
+
+    if (!op->path && dir)
+        op->path = op->name ? strf("%s/%s", dir, op->name) : strdup(*dir ? dir : "/");
+    return op->path ? op->path : "?";
 }
 
 static void note_failure(struct op *op, int r)

@@ -20,6 +20,7 @@ struct op {
     struct mount *mnt;
     struct node *node; /* the node the request is about; referenced */
     const char *what;  /* "read", "mkdir": for errors */
+    char *name;        /* in `node`, for requests about a name; owned */
     char *path;        /* for errors: below the mount point; made when first needed */
     uid_t uid;
     gid_t gid;
@@ -34,10 +35,10 @@ struct op {
     struct list link; /* in mnt->ops */
 };
 
-/* Makes the op of a request about node `ino`; NULL when it is answered already: memory ran out, the
- * node is unknown, or its kind serves the owner only and `what` is more than getattr. For
- * fs/dispatch.c. */
-struct op *op_new(fuse_req_t req, fuse_ino_t ino, const char *what);
+/* Makes the op of a request about node `ino`, or about `name` (may be NULL) in it; NULL when it is
+ * answered already: memory ran out, the node is unknown, or its kind serves the owner only and
+ * `what` is more than getattr. For fs/dispatch.c. */
+struct op *op_new(fuse_req_t req, fuse_ino_t ino, const char *what, const char *name);
 
 /* The op now waits. `cancel` is called at most once, when it must end early: it stops what is under
  * way and replies (usually op_fail(op, -EINTR)). Called at once, before op_wait() returns, when the

@@ -118,7 +118,9 @@ static void directory_stat(struct mount *mnt, ino_t ino, mode_t mode, time_t whe
 
 void machine_stat(struct mount *mnt, const struct boxd_machine *m, struct stat *st)
 {
-    directory_stat(mnt, ino_of("machine", m->id), 0755, m->info->created_at, st);
+    time_t since = m->info->created_at > 0 ? (time_t)m->info->created_at : mnt->since;
+
+    directory_stat(mnt, ino_of("machine", m->id), 0755, since, st);
 }
 
 static void root_getattr(struct op *op, struct node *n, struct fuse_file_info *fi)
