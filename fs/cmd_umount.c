@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 
 #define END_MS 60000
@@ -41,6 +42,15 @@ static int wait_for_end(int process)
                       END_MS / 1000);
 }
 
+/* Files are open in it, so the kernel would keep the process as long as they are: it is told to
+ * end, and unmounts lazily. */
+static int end_process(int process)
+{
+    if (process < 0)
+        return -ESRCH;
+    return syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0) < 0 ? -errno : 0;
+}
+
 static int unmount(const char *path, bool force)
 {
     _cleanup_close_ int process = -1;
@@ -51,7 +61,7 @@ static int unmount(const char *path, bool force)
     process = mounting_process(path);
     r = mount_detach(path, false);
     if (r < 0 && force)
-        r = mount_detach(path, true);
+        r = end_process(process) < 0 ? mount_detach(path, true) : 0;
     else if (r < 0)
         return boxd_words(r, "%s (who uses it: fuser -vm '%s'; anyway: boxdfs umount -f '%s')",
                           boxd_error_words(r), path, path);
