@@ -200,7 +200,7 @@ static void view_exited(struct child *c, int status)
 static int start_view(struct host *h, int fuse)
 {
     _cleanup_close_ int program = host_program(h, "boxd-view");
-    _cleanup_close_ int device = -1, file = -1;
+    _cleanup_close_ int device = -1;
     char path[64], dev[16], kind[16], parent[16];
     char *argv[] = { (char[]){ "boxd-view" }, dev, kind, parent, NULL };
     char *envp[] = { NULL };
