@@ -32,11 +32,13 @@ static void lacks(struct op *op, int otherwise)
 static void on_init(void *arg, struct fuse_conn_info *conn)
 {
     static const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
-                                   FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA |
-                                   FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE;
+                                   FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_SPLICE_WRITE |
+                                   FUSE_CAP_SPLICE_MOVE;
     struct mount *mnt = arg;
 
-    /* Named here: anything else that libfuse would turn on stays off (no read by splice, because
+    /* Not AUTO_INVAL_DATA: with attribute timeouts of 0 it asks for the attributes before every
+     * read of 128 KiB. Each open drops the cached pages, and so does a changed size in any reply.
+     * Named here: anything else that libfuse would turn on stays off (no read by splice, because
      * written bytes are wanted in memory; no readdirplus, because attributes cost a question). */
     conn->want = conn->capable & wanted;
     conn->max_write = 1024 * 1024;
