@@ -189,7 +189,7 @@ quick_while_starting() {
     below "${out%%$'\n'*}" 1500
     t "and what waits inside goes on when it has started"
     prints "
-2"
+1"
     run boxdfs umount "$M"
     stop_local
 }
