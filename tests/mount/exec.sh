@@ -94,7 +94,7 @@ b'here\n'"
 
 t "closing a read-write open kills what still runs"
 run "exec 3<>$E; echo 'sleep 3101' >&3; sleep 0.3; exec 3>&-
-    for i in {1..30}; do echo '! grep -qsz ^3101\$ /proc/[0-9]*/cmdline' >$E && exit 0; sleep 0.1; done 2>/dev/null; exit 1"
+    for i in {1..30}; do echo 'if grep -qsz ^3101\$ /proc/[0-9]*/cmdline; then exit 1; fi' >$E && exit 0; sleep 0.1; done 2>/dev/null; exit 1"
 succeeds
 
 t "what a caller that waits is told when its machine goes"

@@ -260,7 +260,7 @@ static void test_long(void)
     ok(give(&s, text.data, text.len));
     ok(finish(&s) == 0);
     ok_str(buf_str(&s.text), "20000\n");
-    ok(now_ms() - from < 8000);
+    ok(now_ms() - from < 40000); /* 2 s; work that grows with the square takes minutes */
     buf_clear(&s.text);
 }
 
