@@ -7,9 +7,10 @@
 set -eu
 cd "$(dirname "$0")"
 
+exec 3>&2 # a failure is told even where a command's output goes to the log
 say() { echo "install.sh: $*"; }
 stop() {
-    echo "install.sh: $*" >&2
+    echo "install.sh: $*" >&3
     exit 1
 }
 
