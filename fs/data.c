@@ -7,13 +7,26 @@
 struct wait {
     struct list link; /* in data->waits */
     struct data *d;
-    struct op *op;
+    struct op *op; /* NULL: of a data_push() */
     /* Whether it may go on; looked at again at each data_wake(). */
     bool (*ready)(struct wait *w, int *r);
     void (*then)(struct op *op, int r, void *arg);
     void *arg;
     uint64_t off, size;
 };
+
+static void wait_end(struct wait *w, int r)
+{
+    struct op *op = w->op;
+    data_then *then = w->then;
+    void *arg = w->arg;
+
+    list_remove(&w->link);
+    if (op)
+        op_wait(op, NULL, NULL);
+    free(w);
+    then(op, r, arg);
+}
 
 off_t data_size(const struct data *d, off_t otherwise)
 {
@@ -68,6 +81,7 @@ struct data *data_new(struct tree_node *n, const struct stat *st)
     if (!d)
         return NULL;
     d->n = n;
+    list_add(&n->node.mnt->data, &d->link);
     d->fd = -1;
     list_init(&d->waits);
     data_reset(d, st);
@@ -94,6 +108,7 @@ void data_unuse(struct data *d)
     if (d->opens || d->store || !list_empty(&d->waits))
         return;
     n->data = NULL;
+    list_remove(&d->link);
     if (d->load) {
         d->load->d = NULL;
         if (!d->load->busy)
@@ -107,8 +122,14 @@ void data_unuse(struct data *d)
 
 void data_abandon(struct data *d)
 {
+    d->opens++;                    /* nobody frees it from here on but we */
+    while (!list_empty(&d->waits)) /* the ops were answered when the mount ended: of data_push() */
+        wait_end(container_of(d->waits.next, struct wait, link), -ECANCELED);
+    if (d->store)
+        boxd_store_cancel(d->store);
     if (d->load)
         d->load->d = NULL;
+    list_remove(&d->link);
     if (d->fd >= 0)
         close(d->fd);
     free(d);
@@ -198,18 +219,6 @@ int data_load(struct data *d)
 
 /* ---- waits ---- */
 
-static void wait_end(struct wait *w, int r)
-{
-    struct op *op = w->op;
-    data_then *then = w->then;
-    void *arg = w->arg;
-
-    list_remove(&w->link);
-    op_wait(op, NULL, NULL);
-    free(w);
-    then(op, r, arg);
-}
-
 static void wait_cancel(struct op *op, void *arg)
 {
     struct wait *w = arg;
@@ -266,7 +275,8 @@ static void wait_for(struct data *d, struct op *op, struct wait want)
     *w = want;
     list_init(&w->link);
     list_add(&d->waits, &w->link);
-    op_wait(op, wait_cancel, w);
+    if (op)
+        op_wait(op, wait_cancel, w);
 }
 
 /* All content is here, or why it cannot be. */

@@ -6,6 +6,7 @@
 #include "tree.h"
 
 struct data {
+    struct list link;    /* in mnt->data */
     struct tree_node *n; /* referenced while something is under way or open */
     unsigned opens;
     int fd;            /* the temporary; -1 until bytes are there */
@@ -38,6 +39,15 @@ typedef void data_then(struct op *op, int r, void *arg);
 void data_sync(struct data *d, struct op *op, data_then *then, void *arg);
 /* Runs `then` once the whole content is here, so that the name may go. */
 void data_hold(struct data *d, struct op *op, data_then *then, void *arg);
+/* Sends everything that is changed in this machine's open files, for a script that must see it.
+ * `done` runs once, when all is there or could not be sent: a file that failed stays dirty, its
+ * words go to `.boxd/errors`, its close tries again. Returns 0 when there is nothing to wait for
+ * (`done` does not run), 1, or -ENOMEM. */
+struct data_push;
+int data_push(struct mount *mnt, struct boxd_machine *m, void (*done)(void *arg), void *arg,
+              struct data_push **out);
+/* `done` does not run any more; what is being sent goes on. */
+void data_push_forget(struct data_push *p);
 /* Sets the size. -EFBIG, or the temporary's errno. */
 int data_truncate(struct data *d, uint64_t size);
 

@@ -1,6 +1,7 @@
 /* fs/exec.c: the file `exec`: all text written to one open goes to one shell in the machine.
  * Write-only: a write returns when its complete text has run. Read-write: a write starts, reads
  * stream. Read-only: the output of the caller's last script; runs nothing, never blocks. */
+#include "data.h"
 #include "exec.h"
 
 #include <boxd/exec.h>
@@ -21,6 +22,7 @@ struct exec_open {
     int mode;                     /* O_RDONLY, O_WRONLY, O_RDWR */
     struct script *script;
     struct boxd_call *waking; /* the wait for the machine */
+    struct data_push *push;   /* sends what was written to files before the text */
     struct boxd_shell *shell; /* NULL before it starts and after it was freed */
     bool begun;               /* the shell was started once */
     bool ended;               /* it is over */
@@ -40,6 +42,7 @@ struct waiting {
     struct op *op;
     size_t size;
     char *text; /* of a write that was not given to the shell yet */
+    bool ready; /* ... and may be when the push under way is done */
 };
 
 static struct exec_open *of(const struct fuse_file_info *fi)
@@ -68,14 +71,19 @@ static struct op *waiting_end(struct waiting *w)
     return op;
 }
 
-/* Answers every write that waits: r < 0, or what it wrote. */
+/* Answers every write whose text the shell has, and after a failure the others too: r < 0, or what
+ * it wrote. */
 static void writes_end(struct exec_open *o, int r)
 {
-    while (!list_empty(&o->writes)) {
-        struct waiting *w = container_of(o->writes.next, struct waiting, link);
+    list_each_safe(it, &o->writes)
+    {
+        struct waiting *w = container_of(it, struct waiting, link);
         size_t size = w->size;
-        struct op *op = waiting_end(w);
+        struct op *op;
 
+        if (w->text && r >= 0 && !o->ended)
+            continue;
+        op = waiting_end(w);
         if (r < 0)
             op_fail(op, r);
         else if (!strcmp(op->what, "write"))
@@ -87,7 +95,7 @@ static void writes_end(struct exec_open *o, int r)
 
 static bool busy(const struct exec_open *o)
 {
-    return o->waking || (o->shell && boxd_shell_busy(o->shell));
+    return o->waking || o->push || (o->shell && boxd_shell_busy(o->shell));
 }
 
 /* Answers a read with what is there; nothing is the end of file. */
@@ -213,6 +221,8 @@ static void write_cancel(struct op *op, void *arg)
 
     if (o->waking)
         boxd_call_cancel(o->waking); /* on_awake() answers */
+    else if (w->text)
+        op_fail(waiting_end(w), -EINTR); /* the shell does not have it */
     else if (o->shell && o->mode == O_WRONLY)
         boxd_shell_kill(o->shell); /* on_ended() answers */
     else
@@ -230,6 +240,53 @@ static void start_shell(struct exec_open *o)
     o->begun = o->shell;
 }
 
+static void push(struct exec_open *o);
+
+/* What was written to files before these texts is in the machine, or could not be sent. */
+static void on_pushed(void *arg)
+{
+    struct exec_open *o = arg;
+    int r = 0;
+
+    o->push = NULL;
+    list_each(it, &o->writes)
+    {
+        struct waiting *w = container_of(it, struct waiting, link);
+
+        if (!w->ready || !w->text)
+            continue;
+        if (r >= 0 && give(o, w->text, w->size) < 0)
+            r = -ENOMEM;
+        free(steal_ptr(w->text));
+    }
+    if (r < 0 || write_done(o))
+        writes_end(o, r);
+    push(o);
+    reads_wake(o);
+}
+
+/* Before a script runs it must see every write(2) that has returned: texts wait for that. */
+static void push(struct exec_open *o)
+{
+    bool any = false;
+    int r;
+
+    list_each(it, &o->writes)
+    {
+        struct waiting *w = container_of(it, struct waiting, link);
+
+        if (w->text)
+            w->ready = any = true;
+    }
+    if (!any || o->push)
+        return;
+    r = data_push(o->mnt, o->machine, on_pushed, o, &o->push);
+    if (r < 0)
+        writes_end(o, r);
+    else if (r == 0)
+        on_pushed(o);
+}
+
 /* The machine answers, or will not. */
 static void on_awake(void *arg, int r)
 {
@@ -244,15 +301,10 @@ static void on_awake(void *arg, int r)
         start_shell(o);
         r = o->shell ? 0 : -ENOMEM;
     }
-    list_each(it, &o->writes)
-    {
-        struct waiting *w = container_of(it, struct waiting, link);
-
-        if (r >= 0 && w->text && give(o, w->text, w->size) < 0)
-            r = -ENOMEM;
-    }
-    if (r < 0 || write_done(o))
-        writes_end(o, r < 0 ? r : 0);
+    if (r < 0)
+        writes_end(o, r);
+    else
+        push(o);
     reads_wake(o);
 }
 
@@ -281,7 +333,9 @@ static void wait_write(struct exec_open *o, struct op *op, const void *text, siz
             return;
         }
     }
-    op_wait(op, write_cancel, w);
+    op_wait(op, write_cancel, w); /* may answer it */
+    if (o->begun && !o->push)
+        push(o);
 }
 
 static bool refuse(struct exec_open *o, struct op *op)
@@ -318,12 +372,7 @@ static void exec_write(struct op *op, struct node *n, const void *data, size_t s
             wait_write(o, op, data, size);
         return;
     }
-    if (give(o, data, size) < 0)
-        op_fail(op, -ENOMEM);
-    else if (write_done(o))
-        op_reply_written(op, size);
-    else
-        wait_write(o, op, NULL, size);
+    wait_write(o, op, data, size);
 }
 
 /* Whether the process that closes still has the file open under another descriptor: a shell's
@@ -470,6 +519,10 @@ static void exec_release(struct op *op, struct node *n, struct fuse_file_info *f
     if (o->waking) {
         boxd_call_cancel(o->waking);
         o->waking = NULL;
+    }
+    if (o->push) {
+        data_push_forget(o->push);
+        o->push = NULL;
     }
     if (o->shell && !o->ended && o->mode == O_WRONLY) {
         boxd_shell_finish(o->shell); /* on_ended() frees */

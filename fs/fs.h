@@ -34,6 +34,7 @@ struct mount {
     struct node *root;
     struct list ops;   /* every op that has no reply yet */
     struct list opens; /* what the kernel has open, with a handle (fs/op.c) */
+    struct list data;  /* fs/data.c: the content of open files */
     uid_t uid;         /* of the mounting user */
     gid_t gid;
     time_t since;

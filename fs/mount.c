@@ -208,6 +208,7 @@ static int mount_init(struct mount *mnt, struct options *o)
     *o = (struct options){ 0 };
     list_init(&mnt->ops);
     list_init(&mnt->opens);
+    list_init(&mnt->data);
     list_init(&mnt->ctl_answers);
     mnt->uid = getuid();
     mnt->gid = getgid();

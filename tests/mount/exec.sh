@@ -102,6 +102,39 @@ run "mkdir $M/brief && ls $M/brief >/dev/null && { (sleep 0.5; echo destroy >$M/
 ok "[ $status != 0 ]"
 below "$took" 15000
 
+t "a script sees what was written to files that are still open, from any kind of open"
+run "python3 -c 'import os
+f = os.open(\"$D/home/boxd/still\", os.O_WRONLY | os.O_CREAT)
+g = os.open(\"$D/home/boxd/still2\", os.O_WRONLY | os.O_CREAT)
+e = os.open(\"$E\", os.O_WRONLY)
+os.write(f, b\"one\\n\"); os.write(g, b\"x\" * 1000000); os.write(e, b\"cat ~/still; wc -c <~/still2\\n\")
+os.write(f, b\"two\\n\"); os.write(e, b\"cat ~/still\\n\")
+print(open(\"$E\").read(), end=str())
+h = os.open(\"$E\", os.O_RDWR)
+os.write(f, b\"three\\n\"); os.write(h, b\"tail -n1 ~/still\\n\"); print(os.read(h, 99))
+os.close(f)' && cat $D/home/boxd/still"
+succeeds
+is "$out" "one
+1000000
+one
+two
+b'three\n'
+one
+two
+three"
+
+t "a file that cannot be sent fails its own close, not the script"
+run "mkdir $D/home/boxd/doomed && python3 -c 'import os
+f = os.open(\"$D/home/boxd/doomed/f\", os.O_WRONLY | os.O_CREAT)
+e = os.open(\"$E\", os.O_WRONLY)
+os.write(e, b\"rm -r ~/doomed\\n\"); os.write(f, b\"x\"); os.write(e, b\"echo ran\\n\")
+try: os.close(f)
+except OSError as e: print(e.strerror)'; cat $E; grep doomed/f $D/.boxd/errors"
+succeeds
+prints "Stale file handle
+ran"
+prints "write /home/boxd/doomed/f: a script does not see what was written"
+
 t "exec has no size, and cannot be changed"
 run "stat -c '%s %F' $E; chmod 777 $E"
 fails_with "Operation not permitted"
