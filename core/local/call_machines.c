@@ -227,17 +227,14 @@ static int choose_name(struct service *s, const char *name, struct vm_record *re
 static int choose_image(struct service *s, const char *image, struct vm_record *rec)
 {
     const char *name = *image ? image : DEFAULT_IMAGE;
-    int r;
+    int r = 0;
 
     if (starts_with(name, "privileged:")) {
         name += strlen("privileged:");
-        if (!s->options->allow_privileged)
-            return boxd_words(-EACCES,
-                              "image '%.80s' is privileged: start boxd-local with "
-                              "--allow-privileged",
-                              image);
+        r = host_privileged_check(s->host);
     }
-    r = host_image_check(s->host, name);
+    if (r == 0)
+        r = host_image_check(s->host, name);
     return r < 0 ? r : text_set(&rec->image, *image ? image : DEFAULT_IMAGE);
 }
 

@@ -16,9 +16,29 @@
 #define PREFIX "boxd-local-"
 #define PIDS_MAX "16384"
 
-/* In the order of host.cgroups: version 1 controllers, then the unified tree. */
-static const char *const v1[] = { "freezer", "memory", "pids" };
-enum { FREEZER, MEMORY, PIDS, UNIFIED };
+/* In the order of host.cgroups: version 1 controllers and the unified tree; then those that only
+ * privileged machines are in, whose containers make groups below theirs. */
+static const char *const controllers[CGROUPS] = {
+    "freezer", "memory", "pids", "", "devices", "cpu", "cpuacct", "cpuset", "blkio", "name=systemd",
+};
+enum { FREEZER, MEMORY, PIDS, UNIFIED, DEVICES, CPUSET = 7, PRIVILEGED = DEVICES };
+
+/* What a privileged machine may open; it may make every node. */
+static const char *const devices[] = {
+    "c *:* m",
+    "b *:* m",
+    "c 1:3 rwm" /* null */,
+    "c 1:5 rwm" /* zero */,
+    "c 1:7 rwm" /* full */,
+    "c 1:8 rwm" /* random */,
+    "c 1:9 rwm" /* urandom */,
+    "c 5:0 rwm" /* tty */,
+    "c 5:1 rwm" /* console: Docker gives it to every container, or fails */,
+    "c 5:2 rwm" /* ptmx */,
+    "c 136:* rwm" /* pts */,
+    "c 10:229 rwm" /* fuse */,
+    "c 10:200 rwm" /* net/tun */,
+};
 
 static int put(const char *dir, const char *file, const char *text)
 {
@@ -29,6 +49,46 @@ static int put(const char *dir, const char *file, const char *text)
     if (fd < 0)
         return -errno;
     return write(fd, text, n) == (ssize_t)n ? 0 : -errno;
+}
+
+/* The devices of all privileged machines: of the group above theirs, which they cannot change. */
+static int allow_devices(const char *dir)
+{
+    int r = put(dir, "devices.deny", "a");
+
+    for (size_t i = 0; i < ARRAY_LEN(devices) && r == 0; i++)
+        r = put(dir, "devices.allow", devices[i]);
+    return r;
+}
+
+/* A new cpuset is empty, and nobody can join it. */
+static int inherit(const char *parent, const char *dir)
+{
+    static const char *const files[] = { "cpuset.cpus", "cpuset.mems" };
+    char text[4096];
+
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        _cleanup_free_ char *path = strf("%s/%s", parent, files[i]);
+        _cleanup_close_ int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        int r;
+
+        if (n < 0)
+            return -errno;
+        text[n] = '\0';
+        r = put(dir, files[i], text);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* The unified tree is for computers that have no version 1 freezer. */
+static bool wanted(const struct host *h, size_t i)
+{
+    if (i == UNIFIED)
+        return !h->cgroups[FREEZER];
+    return i < PRIVILEGED || (h->allow_privileged && h->kind == HOST_ROOT);
 }
 
 /* Our own group in the hierarchy whose line in /proc/self/cgroup has this list of controllers. */
@@ -78,16 +138,38 @@ static char *mount_point(const char *controller)
     return NULL;
 }
 
-/* Kills what a dead server left in a group (frozen processes outlive it) and removes it. */
-static void remove_group(const char *dir)
+static void walk_groups(const char *dir, void (*each)(const char *dir))
 {
-    _cleanup_free_ char *path = strf("%s/cgroup.procs", dir);
-    FILE *f;
-    int pid;
+    _cleanup_closedir_ DIR *d = opendir(dir);
+    struct dirent *e;
 
+    while (d && (e = readdir(d))) {
+        _cleanup_free_ char *path = strf("%s/%s", dir, e->d_name);
+
+        if (path && e->d_type == DT_DIR && e->d_name[0] != '.')
+            walk_groups(path, each);
+    }
+    each(dir);
+}
+
+static void thaw_group(const char *dir)
+{
     put(dir, "freezer.state", "THAWED");
     put(dir, "cgroup.freeze", "0");
-    f = path ? fopen(path, "re") : NULL;
+}
+
+static void drop_group(const char *dir)
+{
+    rmdir(dir); /* busy: what still ends there belongs to us, and host_close() comes again */
+}
+
+/* Kills what a dead server left in a group (frozen processes outlive it) and removes it. */
+static void empty_group(const char *dir)
+{
+    _cleanup_free_ char *path = strf("%s/cgroup.procs", dir);
+    FILE *f = path ? fopen(path, "re") : NULL;
+    int pid;
+
     while (f && fscanf(f, "%d", &pid) == 1)
         if (pid > 1)
             kill(pid, SIGKILL);
@@ -99,16 +181,8 @@ static void remove_group(const char *dir)
 
 static void remove_groups(const char *dir)
 {
-    _cleanup_closedir_ DIR *d = opendir(dir);
-    struct dirent *e;
-
-    while (d && (e = readdir(d))) {
-        _cleanup_free_ char *path = strf("%s/%s", dir, e->d_name);
-
-        if (path && e->d_type == DT_DIR && e->d_name[0] != '.')
-            remove_group(path);
-    }
-    remove_group(dir);
+    walk_groups(dir, thaw_group);
+    walk_groups(dir, empty_group);
 }
 
 /* Groups of servers that no longer run. */
@@ -131,17 +205,23 @@ static void remove_stale(const char *parent)
     }
 }
 
-static void open_group(struct host *h, size_t i, const char *controller)
+/* Our place in a hierarchy, freed from groups of dead servers; NULL where there is no such one. */
+static char *open_parent(const char *controller)
 {
     _cleanup_free_ char *mnt = mount_point(controller), *own = own_group(controller);
-    _cleanup_free_ char *parent = NULL, *dir = NULL;
+    char *parent = mnt && own ? strf("%s%s", mnt, strcmp(own, "/") ? own : "") : NULL;
 
-    if (!mnt || !own)
+    if (parent)
+        remove_stale(parent);
+    return parent;
+}
+
+static void open_group(struct host *h, size_t i)
+{
+    _cleanup_free_ char *parent = open_parent(controllers[i]), *dir = NULL;
+
+    if (!parent || !wanted(h, i))
         return;
-    parent = strf("%s%s", mnt, strcmp(own, "/") ? own : "");
-    if (!parent)
-        return;
-    remove_stale(parent);
     dir = strf("%s/" PREFIX "%d", parent, (int)getpid());
     if (!dir || (mkdir(dir, 0755) < 0 && errno != EEXIST))
         return;
@@ -151,15 +231,17 @@ static void open_group(struct host *h, size_t i, const char *controller)
         put(dir, "cgroup.subtree_control", "+memory");
         put(dir, "cgroup.subtree_control", "+pids");
     }
+    if ((i == DEVICES && allow_devices(dir) < 0) || (i == CPUSET && inherit(parent, dir) < 0)) {
+        rmdir(dir);
+        return;
+    }
     h->cgroups[i] = steal_ptr(dir);
 }
 
 void cgroup_open(struct host *h)
 {
-    for (size_t i = 0; i < ARRAY_LEN(v1); i++)
-        open_group(h, i, v1[i]);
-    if (!h->cgroups[FREEZER])
-        open_group(h, UNIFIED, "");
+    for (size_t i = 0; i < CGROUPS; i++)
+        open_group(h, i);
 }
 
 void cgroup_close(struct host *h)
@@ -185,31 +267,51 @@ static void set_limits(struct host *h, size_t i, const char *dir, uint64_t memor
         put(dir, "pids.max", PIDS_MAX);
 }
 
-void cgroup_make(struct host *h, const struct host_spec *spec, int fds[CGROUPS])
+int cgroup_make(struct host *h, const struct host_spec *spec, int fds[CGROUPS])
 {
     for (size_t i = 0; i < CGROUPS; i++) {
-        _cleanup_free_ char *dir = h->cgroups[i] ? strf("%s/%s", h->cgroups[i], spec->id) : NULL;
+        bool wants = h->cgroups[i] && (spec->privileged || i < PRIVILEGED);
+        _cleanup_free_ char *dir = wants ? strf("%s/%s", h->cgroups[i], spec->id) : NULL;
         _cleanup_free_ char *procs = dir ? strf("%s/cgroup.procs", dir) : NULL;
 
         fds[i] = -1;
         if (!procs || (mkdir(dir, 0755) < 0 && errno != EEXIST))
             continue;
         set_limits(h, i, dir, spec->memory_bytes);
+        if (i == CPUSET && inherit(h->cgroups[i], dir) < 0)
+            continue;
         fds[i] = open(procs, O_WRONLY | O_CLOEXEC);
     }
+    if (spec->privileged && fds[DEVICES] < 0)
+        return boxd_words(-EOPNOTSUPP, "privileged machines cannot be made here: there is no "
+                                       "version 1 control group 'devices' to keep them from this "
+                                       "computer's disks");
+    return 0;
 }
 
-int cgroup_remove(struct host *h, const char *id)
+const char *cgroup_name(size_t i)
 {
-    int r = 0;
+    return controllers[i];
+}
 
+static void walk_machine(struct host *h, const char *id, void (*each)(const char *dir))
+{
     for (size_t i = 0; i < CGROUPS; i++) {
         _cleanup_free_ char *dir = h->cgroups[i] ? strf("%s/%s", h->cgroups[i], id) : NULL;
 
-        if (dir && rmdir(dir) < 0 && errno == EBUSY)
-            r = -EBUSY;
+        if (dir)
+            walk_groups(dir, each);
     }
-    return r;
+}
+
+void cgroup_remove(struct host *h, const char *id)
+{
+    walk_machine(h, id, drop_group);
+}
+
+void cgroup_thaw_all(struct host *h, const char *id)
+{
+    walk_machine(h, id, thaw_group);
 }
 
 /* Waits until the version 1 freezer says so: it works through the processes one by one. */

@@ -78,16 +78,12 @@ static void fill_spec(struct host_machine *m, const struct host_exec_spec *spec,
                       const struct ends *e, struct spawn *s)
 {
     struct host *h = m->host;
-    char name[8];
 
     for (size_t i = 0; i < 3; i++)
         s->std[i] = spec->tty ? e->theirs[0] : e->theirs[i];
     spawn_fd(s, "machine", m->init.pidfd);
     spawn_fd(s, "inner", m->inner);
-    for (size_t i = 0; i < CGROUPS; i++) {
-        snprintf(name, sizeof name, "cg%zu", i);
-        spawn_fd(s, name, m->procs[i]);
-    }
+    machine_spawn_cgroups(m, s);
     spawn_num(s, "tty", spec->tty);
     spawn_num(s, "privileged", m->privileged);
     spawn_num(s, "single", h->kind == HOST_USER_SINGLE);

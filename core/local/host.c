@@ -90,8 +90,8 @@ static int seal_helper(struct host *h)
     if (n < 0 || fchmod(to, 0755) < 0 ||
         fcntl(to, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
         return boxd_words(-errno, "cannot seal 'boxd-init': %m");
-    h->self = steal_fd(&to);
-    return 0;
+    h->self = fcntl(to, F_DUPFD_CLOEXEC, HIGH_FD); /* it is executed after the dup2()s */
+    return h->self < 0 ? -errno : 0;
 }
 
 /* ---- kind and base ----------------------------------------------------------------------------
@@ -210,7 +210,7 @@ static int start_view(struct host *h, int fuse)
 
     if (program < 0)
         return program;
-    device = fcntl(fuse, F_DUPFD_CLOEXEC, 64);
+    device = fcntl(fuse, F_DUPFD_CLOEXEC, HIGH_FD);
     if (device < 0)
         return -errno;
     snprintf(path, sizeof path, "/proc/self/fd/%d", program);
@@ -258,7 +258,8 @@ static int base_message(struct host *h, int control, const uint64_t start[2])
     h->mnt = fds[1];
     if (m.type != MSG_NS || h->user < 0 || h->mnt < 0)
         return boxd_words(-EPROTO, "the helper that makes the base gave a wrong answer");
-    h->view = m.value != 0;
+    h->view = m.value & NS_VIEW;
+    h->plain = m.value & NS_PLAIN;
     if (h->view) {
         r = start_view(h, fds[2]);
         close_keep_errno(fds[2]);
@@ -277,6 +278,7 @@ static int make_base(struct host *h, bool force_view, const uint64_t start[2])
     spawn_str(&s, "state", h->state);
     spawn_num(&s, "root", h->kind == HOST_ROOT);
     spawn_num(&s, "single", h->kind == HOST_USER_SINGLE);
+    spawn_num(&s, "plain", h->kind == HOST_ROOT && h->allow_privileged);
     spawn_num(&s, "view", force_view || h->kind != HOST_ROOT);
     r = spawn_run(h, &s, "base", &pid, &control);
     if (r < 0)

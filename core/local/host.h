@@ -72,6 +72,8 @@ int host_machine_freeze(struct host_machine *m, bool frozen);
 void host_delete(struct host *h, const char *id, host_done *done, void *arg);
 /* Whether an image of this name can be had: 0, or -ENOENT with words. */
 int host_image_check(struct host *h, const char *image);
+/* Whether privileged machines may be made: 0, or -EACCES with words. */
+int host_privileged_check(const struct host *h);
 
 /* ---- running a command in a machine ------------------------------------------------------------
  */

@@ -10,9 +10,9 @@
 #include <uv.h>
 
 #define SHIFT 100000
-#define SPAWN_FDS 12
-#define CGROUPS 4
+#define SPAWN_FDS (CGROUPS + 8)
 #define STAMP_SIZE 64
+#define HIGH_FD 64 /* sources live above, so that no dup2 in a child hits another's source */
 
 /* ---- spawn.c: helper processes ----------------------------------------------------------------
  */
@@ -75,7 +75,8 @@ struct host {
     uv_loop_t *loop;
     enum host_kind kind;
     char *state;
-    bool view; /* BASE is served by boxd-view */
+    bool view;  /* BASE is served by boxd-view */
+    bool plain; /* there is a BASE for privileged machines */
     bool allow_privileged, exec_pid_namespace;
     int self;      /* boxd-init as a sealed memfd */
     int null;      /* /dev/null */
@@ -103,15 +104,16 @@ struct build_waiter {
     host_done *done;
     void *arg;
 };
-/* The name of the present LAYER. */
-int layer_stamp(struct host *h, char out[STAMP_SIZE]);
+/* The name of the present LAYER. A privileged machine has one with this computer's ids. */
+int layer_stamp(struct host *h, bool privileged, char out[STAMP_SIZE]);
 /* Makes sure that `stamp` exists: 0 when it does, 1 when `w->done` will tell, or negative. */
-int layer_ensure(struct host *h, const char *stamp, struct build_waiter *w);
+int layer_ensure(struct host *h, bool privileged, const char *stamp, struct build_waiter *w);
 /* The same for an unpacked tarball. */
-int image_ensure(struct host *h, const char *name, int fd, const char *stamp,
+int image_ensure(struct host *h, bool privileged, const char *name, int fd, const char *stamp,
                  struct build_waiter *w);
 /* Finds an image: *path is a directory (absolute), or *fd an open tarball and stamp its name. */
-int image_find(struct host *h, const char *image, char **path, int *fd, char stamp[STAMP_SIZE]);
+int image_find(struct host *h, bool privileged, const char *image, char **path, int *fd,
+               char stamp[STAMP_SIZE]);
 void build_forget(struct build_waiter *w);
 /* Forgets builds whose jobs were cancelled. */
 void build_drop_all(struct host *h);
@@ -123,10 +125,15 @@ void build_drop_all(struct host *h);
  * are for where they are permitted. */
 void cgroup_open(struct host *h);
 void cgroup_close(struct host *h);
-/* A machine's groups: made, with limits, and their cgroup.procs opened; unused ones are -1. */
-void cgroup_make(struct host *h, const struct host_spec *spec, int fds[CGROUPS]);
-/* Removes the machine's groups when they are empty: 0, or -EBUSY. */
-int cgroup_remove(struct host *h, const char *id);
+/* A machine's groups: made, with limits, and their cgroup.procs opened; unused ones are -1. Fails
+ * only for a privileged machine: without the devices group it would reach this computer's disks. */
+int cgroup_make(struct host *h, const struct host_spec *spec, int fds[CGROUPS]);
+/* The controller of group `i`. */
+const char *cgroup_name(size_t i);
+/* Removes the machine's groups, and those it made in them, when they are empty. */
+void cgroup_remove(struct host *h, const char *id);
+/* Thaws everything in the machine's groups, what it froze itself too: else it could not die. */
+void cgroup_thaw_all(struct host *h, const char *id);
 /* 0, or -EOPNOTSUPP when there is no freezer here. */
 int cgroup_freeze(struct host *h, const char *id, bool frozen);
 
@@ -160,6 +167,8 @@ struct host_machine {
     void *died_arg;
 };
 
+/* Passes the control groups that a process of the machine joins. */
+void machine_spawn_cgroups(const struct host_machine *m, struct spawn *s);
 /* Waits for what is left of a machine of this id that was freed. */
 void machine_settle(struct host *h, const char *id);
 /* Drops one of the handles that keep a machine's memory; the last one of a freed machine frees it.

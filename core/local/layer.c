@@ -37,17 +37,23 @@ static void mix_file(uint64_t *hash, const char *path)
     mix(hash, (uint64_t)st.st_mtim.tv_nsec);
 }
 
-int layer_stamp(struct host *h, char out[STAMP_SIZE])
+/* Whose ids the files of a layer or an unpacked image have. */
+static const char *ids_name(const struct host *h, bool privileged)
+{
+    return privileged ? "privileged" : host_kind_name(h->kind);
+}
+
+int layer_stamp(struct host *h, bool privileged, char out[STAMP_SIZE])
 {
     static const char *const files[] = { "/var/lib/dpkg/status",  "/var/lib/rpm", "/etc",
                                          "/var/lib/pacman/local", "/etc/passwd",  "/etc/group" };
     uint64_t hash = 0xcbf29ce484222325ULL;
 
     mix(&hash, GENERATOR);
-    mix(&hash, h->view);
+    mix(&hash, h->view && !privileged);
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         mix_file(&hash, files[i]);
-    snprintf(out, STAMP_SIZE, "%s-%016" PRIx64, host_kind_name(h->kind), hash);
+    snprintf(out, STAMP_SIZE, "%s-%016" PRIx64, ids_name(h, privileged), hash);
     return 0;
 }
 
@@ -135,7 +141,7 @@ static bool needs_shim(struct host *h)
            !(st.st_mode & S_IROTH) || !(st.st_mode & S_ISUID);
 }
 
-int layer_ensure(struct host *h, const char *stamp, struct build_waiter *w)
+int layer_ensure(struct host *h, bool privileged, const char *stamp, struct build_waiter *w)
 {
     _cleanup_(spawn_clear) struct spawn s;
     _cleanup_close_ int shim = -1;
@@ -145,7 +151,7 @@ int layer_ensure(struct host *h, const char *stamp, struct build_waiter *w)
     spawn_init(&s);
     if (r != 0)
         return r < 0 ? r : 0;
-    r = layer_stamp(h, fresh);
+    r = layer_stamp(h, privileged, fresh);
     if (r == 0 && strcmp(fresh, stamp) != 0)
         return boxd_words(-ENOENT, "the layer '%s' that this machine was made with is gone", stamp);
     if (build_join(h, stamp, w))
@@ -159,7 +165,7 @@ int layer_ensure(struct host *h, const char *stamp, struct build_waiter *w)
     spawn_str(&s, "stamp", stamp);
     spawn_fd(&s, "shim", shim);
     spawn_num(&s, "real", h->kind == HOST_ROOT);
-    spawn_num(&s, "shift", h->kind == HOST_ROOT ? SHIFT : 0);
+    spawn_num(&s, "shift", h->kind == HOST_ROOT && !privileged ? SHIFT : 0);
     return build_start(h, &s, "layer", stamp, w);
 }
 
@@ -189,7 +195,8 @@ static int open_image(const char *path, char **found)
     return -ENOENT;
 }
 
-int image_find(struct host *h, const char *image, char **path, int *fd, char stamp[STAMP_SIZE])
+int image_find(struct host *h, bool privileged, const char *image, char **path, int *fd,
+               char stamp[STAMP_SIZE])
 {
     _cleanup_free_ char *full =
         image[0] == '/' ? strdup(image) : strf("%s/images/%s", h->state, image);
@@ -220,12 +227,12 @@ int image_find(struct host *h, const char *image, char **path, int *fd, char sta
     mix_file(&hash, found);
     for (const char *p = found; *p; p++)
         mix(&hash, (unsigned char)*p);
-    snprintf(stamp, STAMP_SIZE, "%s-%016" PRIx64, host_kind_name(h->kind), hash);
+    snprintf(stamp, STAMP_SIZE, "%s-%016" PRIx64, ids_name(h, privileged), hash);
     *fd = steal_fd(&file);
     return 0;
 }
 
-int image_ensure(struct host *h, const char *name, int fd, const char *stamp,
+int image_ensure(struct host *h, bool privileged, const char *name, int fd, const char *stamp,
                  struct build_waiter *w)
 {
     _cleanup_(spawn_clear) struct spawn s;
@@ -240,7 +247,7 @@ int image_ensure(struct host *h, const char *name, int fd, const char *stamp,
     spawn_str(&s, "stamp", stamp);
     spawn_str(&s, "name", name);
     spawn_fd(&s, "image", fd);
-    spawn_fd(&s, "shift", h->kind == HOST_ROOT ? h->user : -1);
+    spawn_fd(&s, "shift", h->kind == HOST_ROOT && !privileged ? h->user : -1);
     return build_start(h, &s, "unpack", stamp, w);
 }
 
@@ -252,5 +259,5 @@ int host_image_check(struct host *h, const char *image)
 
     if (!strcmp(image, "host"))
         return 0;
-    return image_find(h, image, &path, &fd, stamp);
+    return image_find(h, false, image, &path, &fd, stamp);
 }

@@ -66,8 +66,8 @@ static void close_handle(void *handle, uv_close_cb closed)
 
 static void kill_children(struct host_machine *m)
 {
-    if (m->frozen)
-        cgroup_freeze(m->host, m->id, false);
+    if (m->frozen || m->privileged)
+        cgroup_thaw_all(m->host, m->id);
     if (m->starter.pid)
         kill(m->starter.pid, SIGKILL);
     if (m->init.pid)
@@ -163,23 +163,39 @@ static void control_readable(uv_poll_t *poll, int status, int events)
     }
 }
 
+static const char *base_of(const struct host_machine *m)
+{
+    if (m->privileged)
+        return "mnt/plain-base/seen";
+    return m->host->view ? "mnt/base" : "mnt/base/seen";
+}
+
+void machine_spawn_cgroups(const struct host_machine *m, struct spawn *s)
+{
+    char name[8];
+
+    for (size_t i = 0; i < CGROUPS; i++) {
+        snprintf(name, sizeof name, "cg%zu", i);
+        spawn_fd(s, name, m->procs[i]);
+    }
+}
+
 static void spawn_machine(struct host_machine *m, struct spawn *s)
 {
     struct host *h = m->host;
-    char name[8];
 
     host_spawn_base(h, s);
     spawn_str(s, "id", m->id);
     spawn_str(s, "hostname", m->hostname);
     spawn_str(s, "lower", m->lower);
     if (m->uses_base)
-        spawn_str(s, "base", h->view ? "mnt/base" : "mnt/base/seen");
+        spawn_str(s, "base", base_of(m));
     spawn_num(s, "privileged", m->privileged);
     spawn_fd(s, "self", h->self);
-    for (size_t i = 0; i < CGROUPS; i++) {
-        snprintf(name, sizeof name, "cg%zu", i);
-        spawn_fd(s, name, m->procs[i]);
-    }
+    machine_spawn_cgroups(m, s);
+    for (size_t i = 0; i < CGROUPS && m->privileged; i++)
+        if (m->procs[i] >= 0)
+            spawn_str(s, "cgroup", cgroup_name(i));
     if (h->kind == HOST_ROOT && !m->privileged) {
         spawn_num(s, "shifted", 1);
         spawn_str(s, "map", "0 100000 65536");
@@ -200,18 +216,19 @@ static void launch(void *arg, int r)
     struct host_machine *m = arg;
     struct host *h = m->host;
     _cleanup_(spawn_clear) struct spawn s;
-    struct host_spec spec = { .id = m->id, .memory_bytes = m->memory_bytes, .vcpu = m->vcpu };
+    struct host_spec spec = {
+        .id = m->id, .privileged = m->privileged, .memory_bytes = m->memory_bytes, .vcpu = m->vcpu
+    };
     pid_t pid;
 
     m->building = false;
     spawn_init(&s);
-    if (r < 0) {
-        finish(m, r);
-        return;
+    if (r == 0)
+        r = cgroup_make(h, &spec, m->procs);
+    if (r == 0) {
+        spawn_machine(m, &s);
+        r = spawn_run(h, &s, "start", &pid, &m->control);
     }
-    cgroup_make(h, &spec, m->procs);
-    spawn_machine(m, &s);
-    r = spawn_run(h, &s, "start", &pid, &m->control);
     if (r < 0) {
         finish(m, r);
         return;
@@ -268,22 +285,26 @@ static int choose_layer(struct host_machine *m, const char *fresh, char stamp[ST
 static int begin_host(struct host_machine *m)
 {
     char fresh[STAMP_SIZE], stamp[STAMP_SIZE];
-    int r = layer_stamp(m->host, fresh);
+    int r = layer_stamp(m->host, m->privileged, fresh);
 
+    if (m->privileged && !m->host->plain)
+        return boxd_words(-EOPNOTSUPP,
+                          "privileged machines of image 'host' cannot be made here: '/' cannot lie "
+                          "under two overlays (use an image)");
     if (r == 0)
         r = choose_layer(m, fresh, stamp);
     if (r < 0)
         return r;
     m->uses_base = true;
     snprintf(m->lower, sizeof m->lower, "layers/%s", stamp);
-    return layer_ensure(m->host, stamp, &m->build);
+    return layer_ensure(m->host, m->privileged, stamp, &m->build);
 }
 
 static int begin_image(struct host_machine *m)
 {
     char fresh[STAMP_SIZE], stamp[STAMP_SIZE];
     _cleanup_close_ int fd = -1;
-    int r = image_find(m->host, m->image, &m->image_path, &fd, fresh);
+    int r = image_find(m->host, m->privileged, m->image, &m->image_path, &fd, fresh);
 
     if (r < 0)
         return r;
@@ -293,7 +314,7 @@ static int begin_image(struct host_machine *m)
     if (r < 0)
         return r;
     snprintf(m->lower, sizeof m->lower, "unpacked/%s", stamp);
-    return image_ensure(m->host, m->image, fd, stamp, &m->build);
+    return image_ensure(m->host, m->privileged, m->image, fd, stamp, &m->build);
 }
 
 static void start_deadline(uv_timer_t *timer)
@@ -304,29 +325,27 @@ static void start_deadline(uv_timer_t *timer)
         finish(m, boxd_words(-ETIMEDOUT, "the machine did not start within a minute"));
 }
 
-static int refuse_privileged(const struct host *h)
+int host_privileged_check(const struct host *h)
 {
-    if (h->kind != HOST_ROOT || !h->allow_privileged)
-        return boxd_words(-EPERM, "privileged machines are not allowed here (they equal root on "
-                                  "this computer; root can start 'boxd-local --allow-privileged')");
-    return boxd_words(-EOPNOTSUPP, "privileged machines are not supported by this version");
+    if (h->kind == HOST_ROOT && h->allow_privileged)
+        return 0;
+    return boxd_words(-EACCES, "privileged machines are not allowed here (they equal root on this "
+                               "computer; root can start 'boxd-local --allow-privileged')");
 }
 
 static void begin(uv_timer_t *timer)
 {
     struct host_machine *m = container_of(timer, struct host_machine, begin);
     _cleanup_free_ char *dir = strf("%s/machines/%s", m->host->state, m->id);
-    int r;
+    int r = m->privileged ? host_privileged_check(m->host) : 0;
 
     uv_timer_start(timer, start_deadline, START_MS, START_MS);
     machine_settle(m->host, m->id);
-    if (!dir)
+    if (r == 0 && !dir)
         r = -ENOMEM;
-    else if (m->privileged)
-        r = refuse_privileged(m->host);
-    else if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+    else if (r == 0 && mkdir(dir, 0755) < 0 && errno != EEXIST)
         r = boxd_words(-errno, "cannot make '%s': %m", dir);
-    else
+    if (r == 0)
         r = !strcmp(m->image, "host") ? begin_host(m) : begin_image(m);
     m->building = r > 0;
     if (r <= 0)

@@ -11,7 +11,7 @@ enum msg_type {
     MSG_DONE,  /* the job is done */
     MSG_PID,   /* value: a process id in the server's pid namespace */
     MSG_GO,    /* from the server: what the helper waited for has been done */
-    MSG_NS,    /* value: 1 when a FUSE view has to be served; descriptors: user, mount, [fuse] */
+    MSG_NS,    /* value: NS_ flags; descriptors: user, mount, [fuse] */
     MSG_INNER, /* descriptor: the user namespace in which boxd is 1000 (machines of one id) */
     MSG_READY, /* from init: the machine can be entered; descriptor: its /dev/pts */
     MSG_TERM,  /* to an exec helper: end the command's processes */
@@ -45,6 +45,13 @@ struct spec {
 #define HELPER_CONTROL 3
 #define HELPER_SPEC 4
 #define HELPER_FDS 5
+
+/* Flags of MSG_NS. */
+#define NS_VIEW 1  /* a FUSE view has to be served on the third descriptor */
+#define NS_PLAIN 2 /* there is a base for privileged machines */
+
+/* The most control groups that a machine is in; their cgroup.procs are passed as "cg0"... */
+#define CGROUPS 10
 
 int spec_add(struct buf *b, const char *key, const char *value);
 int spec_add_num(struct buf *b, const char *key, uint64_t value);

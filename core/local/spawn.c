@@ -14,8 +14,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define HIGH_FD 64 /* sources live above, so that no dup2 in the child hits another's source */
-
 /* ---- children ---------------------------------------------------------------------------------
  */
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # limit: 280
 # What a machine of this computer is, without any service: host-run drives core/local/host.h as root,
-# as a user with subordinate ids and as one without; root also over the FUSE view.
+# as a user with subordinate ids and as one without; root also over the FUSE view and privileged.
 . "$(dirname "$0")/../lib.sh"
 
 host_run=$build/core/local/host-run
@@ -201,6 +201,68 @@ if [ "$(id -u)" = 0 ]; then
     options=
 fi
 
+# ---- privileged ------------------------------------------------------------------------------------
+privileged_tests() {
+    t "a privileged machine has this computer's ids and all the server's rights"
+    root_sh 'cat /proc/self/uid_map; grep CapEff /proc/self/status'
+    is "$(echo $out)" "0 0 4294967295 $(echo $(grep CapEff /proc/self/status))"
+
+    t "a privileged machine mounts what it wants, and nobody else sees it"
+    root_sh "mount -t tmpfs none-$$ /mnt && touch /mnt/a && ls /mnt && sysctl -qw net.ipv4.ip_forward=1"
+    is "$out" a
+    ok "! grep -q none-$$ /proc/mounts"
+
+    t "this computer's disks cannot be opened in a privileged machine, and it cannot allow it"
+    for d in /sys/block/*/dev /sys/class/mem/{mem,kmsg}/dev; do
+        [ -e "$d" ] || continue
+        kind=c && [ "${d#/sys/block}" = "$d" ] || kind=b
+        root_sh "mknod /root/node $kind $(tr : ' ' <"$d") && echo a | tee /sys/fs/cgroup/devices/devices.allow
+            head -c 1 /root/node; s=\$?; rm /root/node; exit \$s"
+        fails_with "cannot open '/root/node' for reading: Operation not permitted"
+    done
+
+    t "modes of a privileged machine's devices are its own"
+    root_sh 'chmod 0600 /dev/null /dev/tty; stat -c %a /dev/null'
+    is "$out $(stat -c %a /dev/null /dev/tty | tr '\n' ' ')" "600 666 666 "
+
+    t "a privileged machine has control groups of its own, gone with it at once"
+    root_sh 'for c in /sys/fs/cgroup/*; do mkdir $c/inner || exit; done
+        echo 1000000 >/sys/fs/cgroup/memory/inner/memory.limit_in_bytes
+        sleep 1000 & echo $! >/sys/fs/cgroup/freezer/inner/cgroup.procs
+        echo FROZEN >/sys/fs/cgroup/freezer/inner/freezer.state; ls /sys/fs/cgroup | tr "\n" " "'
+    succeeds
+    ok '[[ $out == *devices*freezer*memory*pids* ]]'
+    is "$(find /sys/fs/cgroup -type d -path '*boxd-local*/inner')" ""
+
+    t "Docker's directory in a privileged machine is no overlay, and stays"
+    root_sh 'stat -f -c %T /var/lib/docker; touch /var/lib/docker/kept'
+    ok '[ "$out" != overlayfs ]'
+    root_sh 'ls /var/lib/docker'
+    is "$out" kept
+}
+
+if [ "$(id -u)" = 0 ] && [ ! -e /sys/fs/cgroup/devices/devices.list ]; then
+    t "a privileged machine is refused where nothing keeps it from the disks"
+    run "$host_run" -p "$home/host" /bin/true
+    fails_with "version 1 control group 'devices'"
+elif [ "$(id -u)" = 0 ]; then
+    as root
+    suffix="privileged"
+    options=-p
+    rm -rf "$home/host"
+    machine_tests
+    privileged_tests
+    death_tests
+    secret_tests
+    delete_tests
+    options=
+fi
+
+t "an ordinary user's server makes no privileged machine"
+if [ "$(id -u)" = 0 ]; then as boxdtest; fi
+run "$host_run" -p "$home/host" /bin/true
+fails_with "privileged machines are not allowed here"
+
 # ---- images --------------------------------------------------------------------------------------
 make_image() {
     image=$home/image
@@ -218,6 +280,8 @@ for user in $users; do
     suffix=$user
     as "$user"
     make_image
+    privileged=
+    if [ "$user" = root ] && [ -e /sys/fs/cgroup/devices/devices.list ]; then privileged=-p; fi
 
     t "an image directory is a machine's whole file system, and is not written to"
     run "$host_run" -n i1 -i "$image" "$home/host" /bin/sh -c 'id -u; ls /; hostname; >/new; cat /etc/hosts'
@@ -233,6 +297,14 @@ for user in $users; do
     run "$host_run" -n i3 -i tiny "$home/host" /bin/sh -c 'stat -c %u /bin/busybox'
     is "$out" 0
     is "$(ls "$home/host/unpacked" | wc -l)" 1
+
+    if [ -n "$privileged" ]; then
+        t "images are privileged machines too"
+        run "$host_run" -p -n p1 -i "$image" "$home/host" /bin/sh -c 'cat /proc/self/uid_map; ls -d /var/lib/docker'
+        is "$(echo $out)" "0 0 4294967295 /var/lib/docker"
+        run "$host_run" -p -n p2 -i tiny "$home/host" /bin/sh -c 'stat -c %u /bin/busybox'
+        is "$out" 0
+    fi
 
     t "an unknown image is refused in words"
     run "$host_run" -n i4 -i missing "$home/host" /bin/true

@@ -61,35 +61,44 @@ static int shifted_userns(int *out)
     return r;
 }
 
-/* / with shifted ids on mnt/idmap. An error means: this file system cannot. */
-static int mount_idmapped(int userns)
+/* Root's bases: a clone of / and the names over it. */
+struct base {
+    const char *lower, *top, *base;
+    uid_t owner; /* of the names */
+};
+static const struct base shifted = { "mnt/idmap", "mnt/top/shifted", "mnt/base", SHIFT };
+static const struct base plain = { "mnt/plain", "mnt/top/plain", "mnt/plain-base", 0 };
+
+/* Clones /, with shifted ids when there is a user namespace. An error means: this file system
+ * cannot. */
+static int mount_clone(const struct base *b, int userns)
 {
     struct sys_mount_attr a = { .set = SYS_ATTR_IDMAP, .userns_fd = (uint64_t)userns };
     _cleanup_close_ int tree = sys_open_tree(AT_FDCWD, "/", SYS_OPEN_TREE_CLONE | O_CLOEXEC);
 
-    if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &a) < 0 ||
-        sys_move_mount(tree, "", AT_FDCWD, "mnt/idmap", SYS_MOVE_FROM_EMPTY) < 0)
+    if (tree < 0 || (userns >= 0 && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &a) < 0) ||
+        sys_move_mount(tree, "", AT_FDCWD, b->lower, SYS_MOVE_FROM_EMPTY) < 0)
         return -errno;
     return 0;
 }
 
-/* The names of / that machines see, in the tmpfs mnt/top/seen: links are copied, a directory is an
+/* The names of / that machines see, in the directory "seen": links are copied, a directory is an
  * empty one that overlayfs redirects to this computer's, as if it had been renamed. What else is in
  * /, now or later, has no name there. */
-static int make_seen(void)
+static int make_seen(int top, uid_t owner)
 {
     static const char *const names[] = { "usr",   "bin",    "sbin", "lib", "lib32",
                                          "lib64", "libx32", "nix",  "gnu" };
-    char target[256], from[16], to[32];
+    char target[256], from[16], to[64];
 
-    if (mkdir("mnt/top/seen", 0755) < 0 || chown("mnt/top/seen", SHIFT, SHIFT) < 0)
+    if (mkdirat(top, "seen", 0755) < 0 || fchownat(top, "seen", owner, owner, 0) < 0)
         return -errno;
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct stat st;
         ssize_t n;
 
         snprintf(from, sizeof from, "/%s", names[i]);
-        snprintf(to, sizeof to, "mnt/top/seen/%s", names[i]);
+        snprintf(to, sizeof to, "/proc/self/fd/%d/seen/%s", top, names[i]);
         if (lstat(from, &st) < 0)
             continue;
         n = readlink(from, target, sizeof target - 1);
@@ -98,23 +107,26 @@ static int make_seen(void)
                   : mkdir(to, 0755) < 0 ||
                         setxattr(to, "trusted.overlay.redirect", from, strlen(from), 0) < 0)
             return -errno;
-        if (lchown(to, SHIFT, SHIFT) < 0)
+        if (lchown(to, owner, owner) < 0)
             return -errno;
     }
     return 0;
 }
 
 /* The read-only overlay over it, with credentials that own nothing. */
-static int mount_restricted(void)
+static int mount_restricted(const struct base *b)
 {
-    _cleanup_close_ int top = open("mnt/top", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_close_ int lower = open("mnt/idmap", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_close_ int base = open("mnt/base", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int top = open(b->top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int lower = open(b->lower, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int base = open(b->base, O_PATH | O_DIRECTORY | O_CLOEXEC);
     char options[128], target[64];
-    int r = make_seen();
+    int r;
 
-    if (r < 0 || top < 0 || lower < 0 || base < 0)
-        return r < 0 ? r : -errno;
+    if (top < 0 || lower < 0 || base < 0)
+        return -errno;
+    r = make_seen(top, b->owner);
+    if (r < 0)
+        return r;
     snprintf(options, sizeof options,
              "redirect_dir=follow,lowerdir=/proc/self/fd/%d:/proc/self/fd/%d", top, lower);
     snprintf(target, sizeof target, "/proc/self/fd/%d", base);
@@ -180,15 +192,16 @@ static int user_namespace(const struct spec *s)
 /* Directories that are only mount points, and a device for FUSE inside root's machines. */
 static int mount_points(bool root)
 {
-    static const char *const dirs[] = { "mnt",      "mnt/top",  "mnt/idmap",
-                                        "mnt/base", "mnt/root", "mnt/image" };
+    static const char *const dirs[] = { "mnt",       "mnt/top",        "mnt/idmap", "mnt/base",
+                                        "mnt/plain", "mnt/plain-base", "mnt/root",  "mnt/image" };
     int r = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++)
         r = make_dir(dirs[i], 0755);
     if (r < 0 || !root)
         return r;
-    if (mount("top", "mnt/top", "tmpfs", MS_NOSUID, "mode=755,size=64k") < 0)
+    if (mount("top", "mnt/top", "tmpfs", MS_NOSUID, "mode=755,size=128k") < 0 ||
+        mkdir(shifted.top, 0755) < 0 || mkdir(plain.top, 0755) < 0)
         return boxd_words(-errno, "cannot mount a tmpfs: %m");
     if (mount("dev", "mnt/image", "tmpfs", MS_NOSUID, "mode=755,size=64k") < 0 ||
         mkdir("mnt/image/image", 0755) < 0)
@@ -201,10 +214,11 @@ static int mount_points(bool root)
 }
 
 /* Tells the server which namespaces to keep. */
-static int hand_over(int user, int fuse)
+static int hand_over(int user, int fuse, bool has_plain)
 {
     _cleanup_close_ int mnt = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    struct msg m = { .type = MSG_NS, .value = fuse >= 0 };
+    struct msg m = { .type = MSG_NS,
+                     .value = (fuse >= 0 ? NS_VIEW : 0) | (has_plain ? NS_PLAIN : 0) };
     int fds[MSG_FDS] = { user, mnt, fuse };
 
     if (mnt < 0)
@@ -214,7 +228,7 @@ static int hand_over(int user, int fuse)
 
 int mode_base(const struct spec *s)
 {
-    bool root = spec_num(s, "root", 0), view = spec_num(s, "view", 0);
+    bool root = spec_num(s, "root", 0), view = spec_num(s, "view", 0), has_plain = false;
     _cleanup_close_ int user = -1, fuse = -1;
     int r = root ? shifted_userns(&user) : user_namespace(s);
 
@@ -231,8 +245,10 @@ int mode_base(const struct spec *s)
         return boxd_words(-errno, "cannot enter '%s': %m", spec_get(s, "state"));
     r = mount_points(root);
     if (r == 0 && !view)
-        view = mount_idmapped(user) < 0 || mount_restricted() < 0;
+        view = mount_clone(&shifted, user) < 0 || mount_restricted(&shifted) < 0;
+    if (r == 0 && spec_num(s, "plain", 0))
+        has_plain = mount_clone(&plain, -1) == 0 && mount_restricted(&plain) == 0;
     if (r == 0 && view)
         r = mount_view(&fuse);
-    return r < 0 ? r : hand_over(user, fuse);
+    return r < 0 ? r : hand_over(user, fuse, has_plain);
 }

@@ -326,19 +326,6 @@ static int watch(int proc, pid_t top, int pidfd)
     return waitpid(top, &status, 0) == top ? exit_code(status) : CANNOT_RUN;
 }
 
-static int join_groups(const struct spec *s)
-{
-    static const char *const names[] = { "cg0", "cg1", "cg2", "cg3" };
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        int fd = spec_fd(s, names[i]);
-
-        if (fd >= 0 && write(fd, "0", 1) < 0)
-            return -errno;
-    }
-    return 0;
-}
-
 int mode_exec(const struct spec *s)
 {
     int flags = MACHINE_ALL | (spec_num(s, "privileged", 0) ? 0 : CLONE_NEWUSER);
@@ -349,7 +336,7 @@ int mode_exec(const struct spec *s)
     pid_t p;
 
     ca.pidfd = (uint64_t)(uintptr_t)&pidfd;
-    if (proc < 0 || join_groups(s) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0 ||
+    if (proc < 0 || join_cgroups(s) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0 ||
         setns(machine, flags) < 0)
         cannot_run("the command");
     if (die_with_parent((pid_t)spec_num(s, "parent", 0)) < 0)

@@ -24,8 +24,14 @@ _Noreturn void init_main(void);
 /* Enters the namespaces that the server's base lives in (fd.user, fd.mount; those given). */
 int enter_base(const struct spec *s);
 /* Inside a new machine's namespaces, the merged tree as working directory: mounts the rest and
- * makes it the root. `fuse`: a detached mount of a FUSE device node, or -1. */
-int machine_setup(const struct spec *s, int fuse);
+ * makes it the root. Detached mounts that it gets (-1: none): a FUSE device node, and a directory
+ * that is no overlay, for Docker. */
+struct detached {
+    int fuse, docker;
+};
+int machine_setup(const struct spec *s, const struct detached *d);
+/* Joins the machine's control groups; init and its commands are then born in them. */
+int join_cgroups(const struct spec *s);
 
 /* Small calls with words. */
 int write_text(const char *path, const char *text);

@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 /* Mounts by names relative to the new root, so that /proc/mounts shows no path of this computer. */
 static const struct {
@@ -29,7 +30,13 @@ static const struct {
     { "tmpfs", "run", MS_NOSUID | MS_NODEV, "mode=755,size=128m", false },
 };
 
-static const char *const devices[] = { "null", "zero", "full", "random", "urandom", "tty" };
+static const struct {
+    const char *name;
+    unsigned major, minor;
+} devices[] = {
+    { "null", 1, 3 },   { "zero", 1, 5 },    { "full", 1, 7 },
+    { "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 },
+};
 
 static const struct {
     const char *target, *name;
@@ -37,6 +44,17 @@ static const struct {
     { "pts/ptmx", "dev/ptmx" }, { "/proc/self/fd", "dev/fd" }, { "fd/0", "dev/stdin" },
     { "fd/1", "dev/stdout" },   { "fd/2", "dev/stderr" },
 };
+
+/* Whether a list with commas has this member. */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        if (strcspn(p, ",") == n && !memcmp(p, word, n))
+            return true;
+    return false;
+}
 
 /* Shows one device of this computer under dev/. */
 static int bind_device(const char *from, const char *name)
@@ -74,18 +92,42 @@ static int bind_fuse(int node)
     return 0;
 }
 
-static int mount_dev(const struct spec *s, int fuse)
+/* A privileged machine's own node: the mode of a bound one would be this computer's. */
+static int make_device(const char *name, unsigned major, unsigned minor)
 {
-    bool single = spec_num(s, "single", 0);
+    char path[32];
+
+    snprintf(path, sizeof path, "dev/%s", name);
+    if (mknod(path, S_IFCHR | 0666, makedev(major, minor)) < 0 || chmod(path, 0666) < 0)
+        return boxd_words(-errno, "cannot make the machine's '%s': %m", path);
+    return 0;
+}
+
+static int make_devices(const struct spec *s, int fuse)
+{
+    bool privileged = spec_num(s, "privileged", 0);
     char from[32];
     int r = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(devices) && r == 0; i++) {
-        snprintf(from, sizeof from, "/dev/%s", devices[i]);
-        r = bind_device(from, devices[i]);
+        snprintf(from, sizeof from, "/dev/%s", devices[i].name);
+        r = privileged ? make_device(devices[i].name, devices[i].major, devices[i].minor)
+                       : bind_device(from, devices[i].name);
     }
+    if (r == 0 && !privileged)
+        return bind_fuse(fuse);
+    if (r == 0 && mkdir("dev/net", 0755) < 0)
+        r = -errno;
     if (r == 0)
-        r = bind_fuse(fuse);
+        r = make_device("net/tun", 10, 200);
+    return r < 0 ? r : make_device("fuse", 10, 229);
+}
+
+static int mount_dev(const struct spec *s, int fuse)
+{
+    bool single = spec_num(s, "single", 0);
+    int r = make_devices(s, fuse);
+
     for (size_t i = 0; i < ARRAY_LEN(links) && r == 0; i++)
         r = symlink(links[i].target, links[i].name) < 0 ? -errno : 0;
     if (r < 0)
@@ -98,6 +140,52 @@ static int mount_dev(const struct spec *s, int fuse)
         return boxd_words(-errno, "cannot mount the machine's terminals: %m");
     if (mount("shm", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=512m") < 0)
         return boxd_words(-errno, "cannot mount the machine's /dev/shm: %m");
+    return 0;
+}
+
+/* The control groups of a privileged machine for Docker inside, each hierarchy under the names of
+ * its controllers; the machine's own group is the top, being that of its cgroup namespace. */
+static int mount_cgroups(const struct spec *s)
+{
+    _cleanup_fclose_ FILE *f = fopen("/proc/self/cgroup", "re");
+    _cleanup_free_ const char **ours = spec_all(s, "cgroup");
+    char line[4096], dir[300], options[300];
+
+    if (!f || !ours)
+        return -errno;
+    if (mount("tmpfs", "sys/fs/cgroup", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              "mode=755,size=64k") < 0)
+        return boxd_words(-errno, "cannot mount the machine's /sys/fs/cgroup: %m");
+    while (fgets(line, sizeof line, f)) {
+        char *at = line, *number = strsep(&at, ":"), *name = strsep(&at, ":");
+        bool named, is_ours = false;
+
+        if (!number || !name)
+            continue;
+        for (size_t i = 0; ours[i]; i++)
+            is_ours |= *name && has_word(name, ours[i]);
+        if (!is_ours)
+            continue;
+        named = starts_with(name, "name=");
+        snprintf(dir, sizeof dir, "sys/fs/cgroup/%s", name + (named ? strlen("name=") : 0));
+        snprintf(options, sizeof options, "%s%s", named ? "none," : "", name);
+        if (mkdir(dir, 0755) < 0 ||
+            mount("cgroup", dir, "cgroup", MS_NOSUID | MS_NODEV | MS_NOEXEC, options) < 0)
+            return boxd_words(-errno, "cannot mount the machine's control groups '%s': %m", name);
+    }
+    return 0;
+}
+
+/* The directory of Docker's files, inside the machine's root: no link there leads out of it. */
+static int mount_docker(int tree)
+{
+    static const char *const dirs[] = { "/var", "/var/lib", "/var/lib/docker" };
+
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        if (mkdir(dirs[i], 0755) < 0 && errno != EEXIST)
+            return boxd_words(-errno, "cannot make '%s' in the machine: %m", dirs[i]);
+    if (sys_move_mount(tree, "", AT_FDCWD, "/var/lib/docker", SYS_MOVE_FROM_EMPTY) < 0)
+        return boxd_words(-errno, "cannot mount the machine's /var/lib/docker: %m");
     return 0;
 }
 
@@ -179,25 +267,39 @@ static int own_root(void)
     return 0;
 }
 
-int machine_setup(const struct spec *s, int fuse)
+/* What every machine has; writes into a privileged one's /sys are its containers' networks. */
+static int mount_all(const struct spec *s)
 {
+    unsigned long writable = spec_num(s, "privileged", 0) ? MS_RDONLY : 0;
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(mounts) && r == 0; i++) {
+        if (mkdir(mounts[i].target, 0755) < 0 && errno != EEXIST)
+            r = -errno;
+        if (r == 0 &&
+            mount(mounts[i].type, mounts[i].target, mounts[i].type, mounts[i].flags & ~writable,
+                  mounts[i].data) < 0 &&
+            !mounts[i].may_fail)
+            r = boxd_words(-errno, "cannot mount the machine's /%s: %m", mounts[i].target);
+    }
+    return r;
+}
+
+int machine_setup(const struct spec *s, const struct detached *d)
+{
+    bool privileged = spec_num(s, "privileged", 0);
     const char *name = spec_get(s, "hostname");
     int r;
 
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return boxd_words(-errno, "cannot make the machine's mounts private: %m");
     r = own_root();
-    for (size_t i = 0; i < ARRAY_LEN(mounts) && r == 0; i++) {
-        if (mkdir(mounts[i].target, 0755) < 0 && errno != EEXIST)
-            r = -errno;
-        if (r == 0 &&
-            mount(mounts[i].type, mounts[i].target, mounts[i].type, mounts[i].flags,
-                  mounts[i].data) < 0 &&
-            !mounts[i].may_fail)
-            r = boxd_words(-errno, "cannot mount the machine's /%s: %m", mounts[i].target);
-    }
     if (r == 0)
-        r = mount_dev(s, fuse);
+        r = mount_all(s);
+    if (r == 0 && privileged)
+        r = mount_cgroups(s);
+    if (r == 0)
+        r = mount_dev(s, d->fuse);
     if (r == 0)
         r = loopback_up();
     if (r < 0)
@@ -209,6 +311,8 @@ int machine_setup(const struct spec *s, int fuse)
     umask(0);
     r = mkdir("/run/lock", 01777) < 0 ? -errno : 0;
     umask(022);
+    if (r == 0 && privileged)
+        r = mount_docker(d->docker);
     name_machine(name);
     return r;
 }

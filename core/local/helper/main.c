@@ -43,6 +43,21 @@ int die_with_parent(pid_t parent)
     return parent && getppid() != parent ? -ESRCH : 0;
 }
 
+int join_cgroups(const struct spec *s)
+{
+    char name[8];
+
+    for (size_t i = 0; i < CGROUPS; i++) {
+        int fd;
+
+        snprintf(name, sizeof name, "cg%zu", i);
+        fd = spec_fd(s, name);
+        if (fd >= 0 && write(fd, "0", 1) < 0)
+            return boxd_words(-errno, "cannot join a cgroup: %m");
+    }
+    return 0;
+}
+
 int enter_base(const struct spec *s)
 {
     int user = spec_fd(s, "user"), mnt = spec_fd(s, "mount");

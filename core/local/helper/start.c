@@ -18,27 +18,14 @@
 #define MACHINE_NAMESPACES \
     (CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWCGROUP)
 
-/* The cgroups are joined first, so that init is born in them. */
-static int join_cgroups(const struct spec *s)
+/* machines/ID/{upper,work}; upper is the machine's /, so it belongs to the machine's root. Docker
+ * inside needs a directory that is no overlay. */
+static int machine_dirs(const char *id, bool shifted, bool privileged)
 {
-    static const char *const names[] = { "cg0", "cg1", "cg2", "cg3" };
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        int fd = spec_fd(s, names[i]);
-
-        if (fd >= 0 && write(fd, "0", 1) < 0)
-            return boxd_words(-errno, "cannot join a cgroup: %m");
-    }
-    return 0;
-}
-
-/* machines/ID/{upper,work}; upper is the machine's /, so it belongs to the machine's root. */
-static int machine_dirs(const char *id, bool shifted)
-{
-    static const char *const names[] = { "upper", "work" };
+    static const char *const names[] = { "upper", "work", "docker" };
     char path[512];
 
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+    for (size_t i = 0; i < (privileged ? 3 : 2); i++) {
         snprintf(path, sizeof path, "machines/%s/%s", id, names[i]);
         if (mkdir(path, 0755) < 0) {
             if (errno == EEXIST)
@@ -74,11 +61,11 @@ static int mount_image(const struct spec *s, const char *image, const char *at)
 static int mount_machine(const struct spec *s)
 {
     const char *id = spec_get(s, "id"), *lower = spec_get(s, "lower"), *base = spec_get(s, "base");
-    bool shifted = spec_num(s, "shifted", 0), user = spec_num(s, "userxattr", 0);
+    bool user = spec_num(s, "userxattr", 0);
     _cleanup_free_ char *options = NULL;
-    int r = machine_dirs(id, shifted);
+    int r = 0;
 
-    if (r == 0 && spec_get(s, "image")) {
+    if (spec_get(s, "image")) {
         lower = user ? "mnt/image" : "mnt/image/image";
         r = mount_image(s, spec_get(s, "image"), lower);
     }
@@ -94,7 +81,7 @@ static int mount_machine(const struct spec *s)
 }
 
 /* The child, until it becomes init. */
-static _Noreturn void child(const struct spec *s, int go, int fuse)
+static _Noreturn void child(const struct spec *s, int go, const struct detached *d)
 {
     int self = spec_fd(s, "self");
     char *argv[] = { (char[]){ "init" }, NULL };
@@ -109,7 +96,7 @@ static _Noreturn void child(const struct spec *s, int go, int fuse)
     if (r == 0 && (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
         r = boxd_words(-errno, "cannot become the machine's root: %m");
     if (r == 0)
-        r = machine_setup(s, fuse);
+        r = machine_setup(s, d);
     if (r == 0) {
         sys_close_range(HELPER_CONTROL + 1, ~0U, CLOSE_RANGE_CLOEXEC);
         fcntl(HELPER_CONTROL, F_SETFD, 0);
@@ -179,7 +166,7 @@ static int make_inner(pid_t init)
     return 0;
 }
 
-static int start_init(const struct spec *s, int fuse)
+static int start_init(const struct spec *s, const struct detached *d)
 {
     struct clone_args ca = { .flags = MACHINE_NAMESPACES | CLONE_PARENT };
     int go[2], r;
@@ -197,7 +184,7 @@ static int start_init(const struct spec *s, int fuse)
         return boxd_words(-errno, "cannot make the machine's namespaces: %m");
     if (pid == 0) {
         close(go[1]);
-        child(s, go[0], fuse);
+        child(s, go[0], d);
     }
     close(go[0]);
     r = msg_simple(HELPER_CONTROL, MSG_PID, (int32_t)pid);
@@ -210,9 +197,26 @@ static int start_init(const struct spec *s, int fuse)
     return r; /* on an error the child sees the end of the pipe and ends */
 }
 
+/* What the machine gets from outside its own tree, as mounts without a place yet. */
+static int open_detached(const struct spec *s, struct detached *d)
+{
+    _cleanup_free_ char *docker = strf("machines/%s/docker", spec_get(s, "id"));
+    bool privileged = spec_num(s, "privileged", 0);
+
+    d->fuse = d->docker = -1;
+    if (spec_num(s, "shifted", 0))
+        d->fuse = sys_open_tree(AT_FDCWD, "mnt/image/fuse", SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+    if (!docker)
+        return -ENOMEM;
+    if (privileged)
+        d->docker = sys_open_tree(AT_FDCWD, docker, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+    return privileged && d->docker < 0 ? boxd_words(-errno, "cannot open '%s': %m", docker) : 0;
+}
+
 int mode_start(const struct spec *s)
 {
-    int fuse = -1, r = join_cgroups(s);
+    struct detached d;
+    int r = join_cgroups(s);
 
     if (r == 0)
         r = enter_base(s);
@@ -222,8 +226,10 @@ int mode_start(const struct spec *s)
         return boxd_words(-errno, "cannot make a mount namespace: %m");
     if (chdir(spec_get(s, "state")) < 0)
         return boxd_words(-errno, "cannot enter '%s': %m", spec_get(s, "state"));
-    if (spec_num(s, "shifted", 0))
-        fuse = sys_open_tree(AT_FDCWD, "mnt/image/fuse", SYS_OPEN_TREE_CLONE | O_CLOEXEC);
-    r = mount_machine(s);
-    return r < 0 ? r : start_init(s, fuse);
+    r = machine_dirs(spec_get(s, "id"), spec_num(s, "shifted", 0), spec_num(s, "privileged", 0));
+    if (r == 0)
+        r = open_detached(s, &d);
+    if (r == 0)
+        r = mount_machine(s);
+    return r < 0 ? r : start_init(s, &d);
 }
