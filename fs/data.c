@@ -1,6 +1,8 @@
 /* fs/data.c: the content of open files: what is here, what must come first, who waits for it. */
 #include "data.h"
 
+#include "deadline.h"
+
 #include <fcntl.h>
 
 /* An op that waits for content (a read), for all of it (hold), or for the machine to have it. */
@@ -219,6 +221,17 @@ int data_load(struct data *d)
 
 /* ---- waits ---- */
 
+void data_moved(struct data *d)
+{
+    list_each(it, &d->waits)
+    {
+        struct wait *w = container_of(it, struct wait, link);
+
+        if (w->op)
+            op_deadline(w->op);
+    }
+}
+
 static void wait_cancel(struct op *op, void *arg)
 {
     struct wait *w = arg;
@@ -234,6 +247,7 @@ void data_wake(struct data *d)
 {
     bool again = true;
 
+    data_moved(d);
     d->opens++; /* nobody may free it in between */
     while (again) {
         again = false;
@@ -275,8 +289,10 @@ static void wait_for(struct data *d, struct op *op, struct wait want)
     *w = want;
     list_init(&w->link);
     list_add(&d->waits, &w->link);
-    if (op)
+    if (op) {
+        op_deadline(op);
         op_wait(op, wait_cancel, w);
+    }
 }
 
 /* All content is here, or why it cannot be. */

@@ -72,6 +72,8 @@ bool data_loaded(const struct data *d);
 int data_load(struct data *d);
 /* Looks at every wait again: bytes came, a load or a store ended. */
 void data_wake(struct data *d);
+/* There is progress: what waits has its time anew. */
+void data_moved(struct data *d);
 int data_temporary(struct data *d);
 /* Starts sending what is dirty; the content must be here. */
 int data_store(struct data *d);

@@ -34,6 +34,7 @@ static void pump(struct data *d)
 
 static void on_writable(void *arg)
 {
+    data_moved(arg);
     pump(arg);
 }
 

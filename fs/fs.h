@@ -46,6 +46,7 @@ struct mount {
     bool polling;
     void (*on_ready)(struct mount *mnt); /* the kernel's first request came: the mount answers */
     uv_timer_t interrupts;               /* fs/interrupt.c */
+    uv_timer_t deadlines;                /* fs/deadline.c */
     bool unmounted;                      /* the kernel ended the session */
     bool ending;                         /* waits end, no new one starts */
 };

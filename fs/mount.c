@@ -2,6 +2,7 @@
  * when the kernel unmounts or a signal comes. */
 #include "fs.h"
 
+#include "deadline.h"
 #include "dispatch.h"
 #include "interrupt.h"
 #include "mount.h"
@@ -197,7 +198,8 @@ static int start_loop(struct runner *r)
     r->patience.data = r;
     uv_timer_init(&r->mnt.loop, &r->patience);
     uv_timer_start(&r->patience, service_silent, SERVICE_MS, 0);
-    return interrupts_init(&r->mnt);
+    result = interrupts_init(&r->mnt);
+    return result < 0 ? result : deadlines_init(&r->mnt);
 }
 
 static int mount_init(struct mount *mnt, struct options *o)

@@ -145,6 +145,9 @@ void op_fail(struct op *op, int r)
 {
     if (r >= 0 || r < -4095)
         r = boxd_words(-EIO, "'%s' ended with the impossible result %d", op->what, r);
+    if (op->late && (r == -EINTR || r == -ECANCELED))
+        r = boxd_words(-ETIMEDOUT, "the machine did not answer within %u s (-o op_timeout)",
+                       op->mnt->opt.op_timeout_ms / 1000);
     note_failure(op, r);
     /* The kernel would take ENOSYS as "never ask again", for the whole mount. */
     if (r == -ENOSYS)

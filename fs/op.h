@@ -31,6 +31,8 @@ struct op {
     bool asked;       /* FUSE_INTERRUPT came: its signal is looked at until it ends the wait */
     bool interrupted; /* ... and it is one that ends a wait */
     uint64_t started_ms;
+    uint64_t deadline_ms; /* 0: its wait has none; fs/deadline.c */
+    bool late;            /* it passed */
     void *data;       /* private to the operation that runs it */
     struct list link; /* in mnt->ops */
 };

@@ -2,6 +2,8 @@
  * then runs; an interruption ends whichever call is under way. */
 #include "tree.h"
 
+#include "deadline.h"
+
 struct job *job_new(struct op *op, struct node *dir, const char *name, void (*run)(struct job *j))
 {
     struct job *j = calloc(1, sizeof *j);
@@ -89,6 +91,7 @@ static void when_ready(struct job *j)
 {
     struct mount *mnt = j->op->mnt;
 
+    op_deadline(j->op); /* not before: a machine that starts has its own time */
     if (tree_root_of(j->op->node)->user_known)
         j->run(j);
     else
