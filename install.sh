@@ -5,6 +5,7 @@
 #   --packages NAME...   install what the build needs and these packages (Debian's names), then stop
 # Environment: DESTDIR, BOXDFS_RELEASE_BUILD (build-release).
 set -eu
+export DEBIAN_FRONTEND=noninteractive
 cd "$(dirname "$0")"
 
 exec 3>&2 # a failure is told even where a command's output goes to the log
@@ -26,13 +27,14 @@ suse="gcc glibc-devel-static meson ninja pkgconf fuse3-devel libnghttp2-devel li
 alpine="gcc musl-dev meson ninja pkgconf fuse3-dev nghttp2-dev openssl-dev libuv-dev curl-dev
     protobuf-c-dev protobuf-c-compiler cjson-dev fuse3 shadow-uidmap"
 
+# as_root COMMAND: says the command, where root's rights cannot be had.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
     elif command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
-        sudo "$@"
+        sudo env DEBIAN_FRONTEND=noninteractive "$@"
     else
-        stop "missing packages; run this as root, then start again: $*"
+        stop "packages are missing; run this as root, then start again: $*"
     fi
 }
 
@@ -47,11 +49,11 @@ install_debian() {
     [ -n "$missing" ] || return 0
     say "installing" $missing
     # Lists may be absent on a fresh system, or too old to name files that still exist.
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
-        $missing >"$log" 2>&1 || {
-        as_root apt-get update -q >"$log" 2>&1 || { cat "$log" && stop "apt-get update failed"; }
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
-            $missing >"$log" 2>&1 || { cat "$log" && stop "apt-get install failed"; }
+    as_root apt-get install -qy --no-install-recommends $missing >"$log" || {
+        as_root apt-get update -q >"$log" || { cat "$log" && stop "apt-get update failed"; }
+        as_root apt-get install -qy --no-install-recommends $missing >"$log" || {
+            cat "$log" && stop "apt-get install failed"
+        }
     }
 }
 

@@ -82,7 +82,7 @@ two_users_of_ctl() {
     start_local --state "$home/late-state" --start-delay 4
     mount_address late "$address"
     t "a waiting create disturbs no other user of ctl, and ends for Ctrl-C"
-    run "setsid bash -c \"echo 'create slow' >$M/ctl\" 2>words & pid=\$!
+    run "setsid env --default-signal=INT bash -c \"echo 'create slow' >$M/ctl\" 2>words & pid=\$!
         until [ -d $M/slow ]; do sleep 0.05; done
         s=\${EPOCHREALTIME/.}; echo whoami >$M/ctl || exit 1; cat $M/ctl; ls $M >/dev/null
         kill -INT -- -\$pid; wait \$pid; echo \$(((\${EPOCHREALTIME/.} - s) / 1000)); cat words"
