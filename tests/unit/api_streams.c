@@ -12,7 +12,7 @@ struct heard {
     struct buf out, err;
     int exit_code;
     uint64_t size, written;
-    unsigned writable;
+    bool writable;
     bool cancel_in_output;
     struct boxd_exec *exec;
     struct boxd_download *download;
@@ -37,7 +37,7 @@ static void exec_output(void *arg, int fd, const void *data, size_t n)
 
 static void exec_writable(void *arg)
 {
-    ((struct heard *)arg)->writable++;
+    ((struct heard *)arg)->writable = true;
 }
 
 static void exec_done(void *arg, int r, int exit_code)
@@ -201,8 +201,7 @@ static void test_exec_input(struct service *sv)
     t("after a full queue, writable is told");
     e = run_exec(sv, &h, "cat");
     ok(boxd_exec_write(e, data, n) > BOXD_EXEC_QUEUE);
-    sv_for(sv, 200);
-    ok(h.writable >= 1 && !h.got.done);
+    ok(sv_until(sv, &h.writable) && !h.got.done);
     boxd_exec_cancel(e);
     heard_clear(&h);
     sv->message = NULL;
