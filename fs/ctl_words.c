@@ -317,14 +317,22 @@ static void word_destroy(struct ctl_run *run)
 
 /* ---- the account ---- */
 
+/* Ends the line that begins at `from`. */
+static int end_line(struct buf *out, size_t from)
+{
+    make_plain(out->data + from);
+    return buf_addch(out, '\n');
+}
+
 static int list_line(struct buf *out, const struct boxd_machine_info *m)
 {
+    size_t from = out->len;
     int r = buf_addf(out, "%-20s %-10s %2u %6" PRIu64 "M %s", m->name, m->status, m->vcpu,
                      m->memory_bytes >> 20, m->image);
 
     for (size_t i = 0; i < m->labels.count && r >= 0; i++)
         r = buf_addf(out, " label.%s=%s", m->labels.items[i].key, m->labels.items[i].value);
-    return r < 0 ? r : buf_addch(out, '\n');
+    return r < 0 ? r : end_line(out, from);
 }
 
 static void list_done(void *arg, int r, const struct boxd_machine_info *const *machines,
@@ -342,12 +350,20 @@ static void word_list(struct ctl_run *run)
     waits_for(run, boxd_list(run->mnt->client, run->cmd.args, run->cmd.arg_count, list_done, run));
 }
 
+static int add_line(struct buf *out, const char *key, const char *value)
+{
+    size_t from = out->len;
+    int r = buf_addf(out, "%s%s", key, value);
+
+    return r < 0 || out->len == from ? r : end_line(out, from);
+}
+
 static void text_done(void *arg, int r, const char *text)
 {
     struct ctl_run *run = arg;
 
     if (r >= 0)
-        r = buf_addf(&run->out, "%s\n", text);
+        r = add_line(&run->out, "", text);
     finish(run, r);
 }
 
@@ -361,7 +377,9 @@ static void whoami_done(void *arg, int r, const struct boxd_account *a)
     struct ctl_run *run = arg;
 
     if (r >= 0)
-        r = buf_addf(&run->out, "user %s\nname %s\n", a->user_id, a->display_name);
+        r = add_line(&run->out, "user ", a->user_id);
+    if (r >= 0)
+        r = add_line(&run->out, "name ", a->display_name);
     if (r >= 0 && a->max_machines)
         r = buf_addf(&run->out, "machines %u\n", a->max_machines);
     if (r >= 0 && a->vcpu)

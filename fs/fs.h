@@ -47,6 +47,7 @@ struct mount {
     void (*on_ready)(struct mount *mnt); /* the kernel's first request came: the mount answers */
     uv_timer_t interrupts;               /* fs/interrupt.c */
     uv_timer_t deadlines;                /* fs/deadline.c */
+    uint64_t list_late_ms;               /* fs/root.c: when the service last left us waiting */
     bool unmounted;                      /* the kernel ended the session */
     bool ending;                         /* waits end, no new one starts */
 };

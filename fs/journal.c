@@ -43,14 +43,6 @@ static void make_room(struct journal *j)
     buf_consume(&j->text, (size_t)(p - j->text.data));
 }
 
-/* A line is one line: what a machine or a user put into it cannot forge another. */
-static void defuse(char *line)
-{
-    for (char *p = line; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
-}
-
 void journal_add(struct journal *j, const char *fmt, ...)
 {
     char line[LINE_MAX_BYTES], when[32];
@@ -64,7 +56,7 @@ void journal_add(struct journal *j, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    defuse(line);
+    make_plain(line);
     if (j->lines >= JOURNAL_LINES || j->text.len >= JOURNAL_BYTES)
         make_room(j);
     /* Nobody can be told that a line about a failure was lost to a lack of memory. */

@@ -57,6 +57,7 @@ static void fresh_late(uv_timer_t *timer)
     struct fresh *f = timer->data;
     struct boxd_call *call = steal_ptr(f->call);
 
+    f->op->mnt->list_late_ms = now_ms();
     fresh_end(f, boxd_words(-ETIMEDOUT, "the service does not answer"));
     if (call)
         boxd_call_cancel(call);
@@ -76,13 +77,19 @@ static void fresh_cancel(struct op *op, void *arg)
     op_fail(op, -EINTR);
 }
 
+/* A service that was just waited for in vain is not waited for again by every look-up. */
+static bool known_silent(const struct mount *mnt)
+{
+    return mnt->list_late_ms && now_ms() - mnt->list_late_ms < FRESH_AGE_MS;
+}
+
 /* Calls `then` with the machines known well enough. `arg` was allocated; `then` frees it, or it is
  * freed when the op fails before. */
 static void with_fresh_list(struct op *op, void (*then)(struct op *op, void *arg), void *arg)
 {
     struct fresh *f;
 
-    if (boxd_machines_touch(op->mnt->machines) <= FRESH_AGE_MS) {
+    if (boxd_machines_touch(op->mnt->machines) <= FRESH_AGE_MS || known_silent(op->mnt)) {
         then(op, arg);
         return;
     }

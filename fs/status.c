@@ -23,9 +23,7 @@ static int add_text(struct buf *out, const char *key, const char *value)
 
     if (r < 0 || out->len == at)
         return r;
-    for (char *p = out->data + at; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    make_plain(out->data + at);
     return buf_addch(out, '\n');
 }
 

@@ -89,17 +89,20 @@ static void reply_entries(struct op *op, struct open_dir *d, size_t size, off_t 
     op_reply_buf(op, data, buf.len);
 }
 
-/* The listing came, for opendir (flags 0) or for a rewound readdir (flags: the reply's size). */
+/* The listing came, for opendir (no data yet) or for a rewound readdir (flags: the reply's size).
+ */
 static void listed(struct job *j, int r, const struct boxd_list_entry *entries, size_t count)
 {
     struct open_dir *d = j->data;
-    bool opening = !j->flags;
+    bool opening = !d;
     size_t size = j->flags;
 
+    if (r >= 0 && opening && !(d = calloc(1, sizeof *d)))
+        r = -ENOMEM;
     if (r >= 0)
         r = fill(d, j->op->node, entries, count);
     if (r < 0) {
-        if (opening) {
+        if (opening && d) {
             clear(d);
             free(d);
         }
@@ -131,20 +134,10 @@ static void run_list(struct job *j)
 
 void tree_opendir(struct op *op, struct node *n, struct fuse_file_info *fi)
 {
-    struct open_dir *d = calloc(1, sizeof *d);
-    struct job *j;
+    struct job *j = job_new(op, NULL, NULL, run_list);
 
-    if (!d) {
-        op_fail(op, -ENOMEM);
-        return;
-    }
-    j = job_new(op, NULL, NULL, run_list);
-    if (!j) {
-        free(d);
-        return;
-    }
-    j->data = d;
-    job_start(j);
+    if (j)
+        job_start(j);
 }
 
 void tree_readdir(struct op *op, struct node *n, size_t size, off_t off, struct fuse_file_info *fi)

@@ -239,6 +239,13 @@ int random_hex(char *out, size_t n)
     return 0;
 }
 
+void make_plain(char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < ' ' || *s == 0x7f)
+            *s = '?';
+}
+
 char *strf(const char *fmt, ...)
 {
     char *s = NULL;

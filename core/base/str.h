@@ -26,6 +26,8 @@ DEFINE_CLEANUP(char *, strv_free);
 int random_bytes(void *data, size_t n);
 /* Writes 2*n hex digits and a NUL of n random bytes (n <= 64). */
 int random_hex(char *out, size_t n);
+/* Replaces control characters: text from outside stays on its line and cannot steer a terminal. */
+void make_plain(char *s);
 /* asprintf that returns NULL when memory ran out. */
 char *strf(const char *fmt, ...) _printf_(1, 2);
 /* Milliseconds: monotonic, and since 1970. */

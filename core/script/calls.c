@@ -9,7 +9,8 @@
 #include "script/script.h"
 
 #define SMALL_ANSWER (64u * 1024)
-#define LISTING_ANSWER (256u * 1024 * 1024)
+/* Some 300,000 entries. A machine that sends more is not worth the memory. */
+#define LISTING_ANSWER (64u * 1024 * 1024)
 
 struct request {
     union {

@@ -4,6 +4,7 @@
 #include <boxd/error.h>
 #include <strings.h>
 
+#include "base/str.h"
 #include "script/line.h"
 
 /* Texts of GNU, busybox, dash and bash in the C locale, found anywhere in the last line of stderr.
@@ -69,9 +70,7 @@ int line_errno(int code, const char *err, size_t n)
     if (n > start)
         memcpy(line, err + start, n - start);
     line[n - start] = '\0';
-    for (char *p = line; *p; p++)
-        if ((unsigned char)*p < 32 || *p == 127)
-            *p = '?';
+    make_plain(line);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         if (strcasestr(line, texts[i].text))
             return boxd_words(-texts[i].number, "%s", strerror(texts[i].number));

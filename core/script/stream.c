@@ -4,6 +4,7 @@
 #include <boxd/error.h>
 #include <boxd/exec.h>
 
+#include "api/client.h"
 #include "base/buf.h"
 #include "script/line.h"
 #include "script/script.h"
@@ -64,13 +65,10 @@ static size_t fetch_header(struct boxd_fetch *f, const char *data, size_t n)
     return take + 1;
 }
 
-static void fetch_output(void *arg, int fd, const void *data, size_t n)
+static void fetch_take(struct boxd_fetch *f, int fd, const void *data, size_t n)
 {
-    struct boxd_fetch *f = arg;
     const char *p = data;
 
-    if (f->failed < 0)
-        return;
     if (fd == 2) {
         f->failed = keep_tail(&f->err, data, n);
         return;
@@ -89,6 +87,18 @@ static void fetch_output(void *arg, int fd, const void *data, size_t n)
     }
     f->received += n;
     f->h.data(f->arg, p, n);
+}
+
+/* After a failure nothing more is waited for: a hostile machine might print for ever. */
+static void fetch_output(void *arg, int fd, const void *data, size_t n)
+{
+    struct boxd_fetch *f = arg;
+
+    if (f->failed < 0)
+        return;
+    fetch_take(f, fd, data, n);
+    if (f->failed < 0)
+        exec_fail(f->exec, f->failed);
 }
 
 static void fetch_done(void *arg, int r, int code)
@@ -168,6 +178,8 @@ static void store_output(void *arg, int fd, const void *data, size_t n)
         s->failed = boxd_words(-EIO, "the machine's answer to write is malformed");
     else
         s->failed = buf_add(&s->out, data, n);
+    if (s->failed < 0)
+        exec_fail(s->exec, s->failed);
 }
 
 static void store_writable(void *arg)
