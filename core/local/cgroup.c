@@ -341,6 +341,14 @@ static int freeze_v1(const char *dir, bool frozen)
                  : boxd_words(-EBUSY, "the machine's processes cannot be frozen now (try again)");
 }
 
+int cgroup_open_thaw(struct host *h, const char *id)
+{
+    _cleanup_free_ char *path =
+        h->cgroups[FREEZER] ? strf("%s/%s/freezer.state", h->cgroups[FREEZER], id) : NULL;
+
+    return path ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+}
+
 int cgroup_freeze(struct host *h, const char *id, bool frozen)
 {
     size_t i = h->cgroups[FREEZER] ? FREEZER : UNIFIED;

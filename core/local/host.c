@@ -165,15 +165,15 @@ static bool find_program(const char *name)
     return false;
 }
 
-static void find_kind(struct host *h, bool force_single, uint64_t start[2])
+static void find_kind(struct host *h, bool force_single)
 {
     struct passwd *pw = getpwuid(geteuid());
     const char *name = pw ? pw->pw_name : "";
 
     if (geteuid() == 0 && !force_single)
         h->kind = HOST_ROOT;
-    else if (!force_single && subid_range("/etc/subuid", name, geteuid(), &start[0]) &&
-             subid_range("/etc/subgid", name, geteuid(), &start[1]) && find_program("newuidmap") &&
+    else if (!force_single && subid_range("/etc/subuid", name, geteuid(), &h->ids[0]) &&
+             subid_range("/etc/subgid", name, geteuid(), &h->ids[1]) && find_program("newuidmap") &&
              find_program("newgidmap"))
         h->kind = HOST_USER_SUBUID;
     else
@@ -190,10 +190,14 @@ static void view_exited(struct child *c, int status)
 {
     struct host *h = container_of(c, struct host, view_child);
 
-    if (!h->closing)
-        boxd_log(BOXD_LOG_ERROR,
-                 "'boxd-view' ended (status %d): machines have lost /usr (restart boxd-local)",
-                 status);
+    if (h->closing)
+        return;
+    boxd_log(BOXD_LOG_ERROR,
+             "'boxd-view' ended (status %d): machines that show this computer's "
+             "/usr end too",
+             status);
+    h->base_lost = true;
+    machines_lose_view(h);
 }
 
 /* Starts the program that serves the view on this device. */
@@ -237,7 +241,7 @@ static int start_view(struct host *h, int fuse)
 }
 
 /* One message of the base helper; 1 when it was the last one. */
-static int base_message(struct host *h, int control, const uint64_t start[2])
+static int base_message(struct host *h, int control)
 {
     int fds[MSG_FDS], r;
     struct msg m;
@@ -249,9 +253,9 @@ static int base_message(struct host *h, int control, const uint64_t start[2])
     if (m.type == MSG_ERROR)
         return boxd_words(m.value < 0 ? m.value : -EIO, "%s", m.text);
     if (m.type == MSG_PID) {
-        r = map_ids("newuidmap", (pid_t)m.value, geteuid(), start[0]);
+        r = map_ids("newuidmap", (pid_t)m.value, geteuid(), h->ids[0]);
         if (r == 0)
-            r = map_ids("newgidmap", (pid_t)m.value, getegid(), start[1]);
+            r = map_ids("newgidmap", (pid_t)m.value, getegid(), h->ids[1]);
         return r < 0 ? r : msg_simple(control, MSG_GO, 0);
     }
     h->user = fds[0];
@@ -267,7 +271,7 @@ static int base_message(struct host *h, int control, const uint64_t start[2])
     return r < 0 ? r : 1;
 }
 
-static int make_base(struct host *h, bool force_view, const uint64_t start[2])
+static int make_base(struct host *h)
 {
     _cleanup_(spawn_clear) struct spawn s;
     _cleanup_close_ int control = -1;
@@ -279,17 +283,30 @@ static int make_base(struct host *h, bool force_view, const uint64_t start[2])
     spawn_num(&s, "root", h->kind == HOST_ROOT);
     spawn_num(&s, "single", h->kind == HOST_USER_SINGLE);
     spawn_num(&s, "plain", h->kind == HOST_ROOT && h->allow_privileged);
-    spawn_num(&s, "view", force_view || h->kind != HOST_ROOT);
+    spawn_num(&s, "view", h->force_view || h->kind != HOST_ROOT);
     r = spawn_run(h, &s, "base", &pid, &control);
     if (r < 0)
         return r;
     do {
-        r = base_message(h, control, start);
+        r = base_message(h, control);
     } while (r == 0);
     control = close_keep_errno(control);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
     return r < 0 ? r : 0;
+}
+
+int host_base_ready(struct host *h)
+{
+    int r;
+
+    if (!h->base_lost)
+        return 0;
+    h->user = close_keep_errno(h->user);
+    h->mnt = close_keep_errno(h->mnt);
+    r = make_base(h);
+    h->base_lost = r < 0;
+    return r;
 }
 
 /* ---- life -------------------------------------------------------------------------------------
@@ -326,7 +343,6 @@ static int state_dirs(struct host *h)
 int host_open(uv_loop_t *loop, const struct host_options *o, struct host **out)
 {
     _cleanup_(cleanup_host_freep) struct host *h = calloc(1, sizeof *h);
-    uint64_t start[2] = { 0, 0 };
     int r;
 
     if (!h)
@@ -335,6 +351,7 @@ int host_open(uv_loop_t *loop, const struct host_options *o, struct host **out)
     h->self = h->user = h->mnt = h->view_child.pidfd = -1;
     h->exec_pid_namespace = o->exec_pid_namespace;
     h->allow_privileged = o->allow_privileged;
+    h->force_view = o->force_view;
     list_init(&h->machines);
     list_init(&h->dying);
     list_init(&h->jobs);
@@ -350,9 +367,9 @@ int host_open(uv_loop_t *loop, const struct host_options *o, struct host **out)
         r = seal_helper(h);
     if (r < 0)
         return r;
-    find_kind(h, o->force_single, start);
+    find_kind(h, o->force_single);
     cgroup_open(h);
-    r = make_base(h, o->force_view, start);
+    r = make_base(h);
     if (r < 0)
         return r;
     *out = steal_ptr(h);

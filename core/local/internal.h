@@ -75,12 +75,14 @@ struct host {
     uv_loop_t *loop;
     enum host_kind kind;
     char *state;
-    bool view;  /* BASE is served by boxd-view */
-    bool plain; /* there is a BASE for privileged machines */
-    bool allow_privileged, exec_pid_namespace;
-    int self;      /* boxd-init as a sealed memfd */
-    int null;      /* /dev/null */
-    int user, mnt; /* the base's namespaces; root: `user` only shifts ids */
+    bool view;      /* BASE is served by boxd-view */
+    bool plain;     /* there is a BASE for privileged machines */
+    bool base_lost; /* boxd-view died: the next start makes a new one */
+    bool allow_privileged, exec_pid_namespace, force_view;
+    uint64_t ids[2]; /* where the user's ranges of ids start */
+    int self;        /* boxd-init as a sealed memfd */
+    int null;        /* /dev/null */
+    int user, mnt;   /* the base's namespaces; root: `user` only shifts ids */
     struct child view_child;
     char *libexec; /* where boxd-view and the shim are */
     char limits[256];
@@ -91,6 +93,8 @@ struct host {
 
 /* Passes what `enter_base` needs. */
 void host_spawn_base(struct host *h, struct spawn *s);
+/* Makes the base again when it was lost. */
+int host_base_ready(struct host *h);
 /* Opens a program of ours. */
 int host_program(struct host *h, const char *name);
 
@@ -134,6 +138,8 @@ const char *cgroup_name(size_t i);
 void cgroup_remove(struct host *h, const char *id);
 /* Thaws everything in the machine's groups, what it froze itself too: else it could not die. */
 void cgroup_thaw_all(struct host *h, const char *id);
+/* The file that thaws a machine whose processes do not even die while frozen, or -1. */
+int cgroup_open_thaw(struct host *h, const char *id);
 /* 0, or -EOPNOTSUPP when there is no freezer here. */
 int cgroup_freeze(struct host *h, const char *id, bool frozen);
 
@@ -157,6 +163,7 @@ struct host_machine {
     uv_timer_t begin; /* first step, and the deadline of the start */
     uv_poll_t control_poll;
     struct child starter;
+    struct job *guard; /* of a frozen machine */
     int control;
     int pts, inner;     /* its terminals; the user namespace of boxd */
     int procs[CGROUPS]; /* cgroup.procs */
@@ -169,6 +176,8 @@ struct host_machine {
 
 /* Passes the control groups that a process of the machine joins. */
 void machine_spawn_cgroups(const struct host_machine *m, struct spawn *s);
+/* Ends every machine that shows this computer's /usr: it has lost it. */
+void machines_lose_view(struct host *h);
 /* Waits for what is left of a machine of this id that was freed. */
 void machine_settle(struct host *h, const char *id);
 /* Drops one of the handles that keep a machine's memory; the last one of a freed machine frees it.

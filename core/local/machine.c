@@ -64,8 +64,37 @@ static void close_handle(void *handle, uv_close_cb closed)
         uv_close(h, closed);
 }
 
+static void guard_ended(void *arg, int r)
+{
+    struct host_machine *m = arg;
+
+    m->guard = NULL;
+}
+
+/* Starts the process that thaws the machine when this one is killed; where the freezer lets frozen
+ * processes die none is needed. */
+static int guard_start(struct host_machine *m)
+{
+    _cleanup_close_ int fd = cgroup_open_thaw(m->host, m->id);
+    _cleanup_(spawn_clear) struct spawn s;
+
+    spawn_init(&s);
+    if (fd < 0)
+        return 0;
+    spawn_fd(&s, "thaw", fd);
+    return job_start(m->host, &s, "guard", guard_ended, m, &m->guard);
+}
+
+static void guard_stop(struct host_machine *m)
+{
+    if (m->guard)
+        job_cancel(m->guard);
+    m->guard = NULL;
+}
+
 static void kill_children(struct host_machine *m)
 {
+    guard_stop(m);
     if (m->frozen || m->privileged)
         cgroup_thaw_all(m->host, m->id);
     if (m->starter.pid)
@@ -346,6 +375,8 @@ static void begin(uv_timer_t *timer)
     else if (r == 0 && mkdir(dir, 0755) < 0 && errno != EEXIST)
         r = boxd_words(-errno, "cannot make '%s': %m", dir);
     if (r == 0)
+        r = host_base_ready(m->host);
+    if (r == 0)
         r = !strcmp(m->image, "host") ? begin_host(m) : begin_image(m);
     m->building = r > 0;
     if (r <= 0)
@@ -409,6 +440,17 @@ void host_machine_free(struct host_machine *m)
     /* the other handles close when init and the starter have been reaped */
 }
 
+void machines_lose_view(struct host *h)
+{
+    list_each_safe(l, &h->machines)
+    {
+        struct host_machine *m = container_of(l, struct host_machine, link);
+
+        if (m->uses_base && !m->privileged)
+            kill_children(m);
+    }
+}
+
 void machine_settle(struct host *h, const char *id)
 {
     list_each_safe(l, &h->dying)
@@ -467,10 +509,16 @@ int host_machine_freeze(struct host_machine *m, bool frozen)
         return boxd_words(-ESRCH, "the machine does not run");
     if (m->frozen == frozen)
         return 0;
-    r = cgroup_freeze(m->host, m->id, frozen);
+    r = frozen ? guard_start(m) : 0;
+    if (r == 0)
+        r = cgroup_freeze(m->host, m->id, frozen);
     if (r == -EOPNOTSUPP)
         r = signal_machine(m, frozen ? SIGSTOP : SIGCONT);
+    else if (r < 0 && frozen) /* some of its processes may be frozen already */
+        cgroup_freeze(m->host, m->id, false);
     if (r == 0)
         m->frozen = frozen;
+    if (!m->frozen)
+        guard_stop(m);
     return r;
 }

@@ -9,6 +9,8 @@ m() { run "$host_run" $options "$home/host" "$@"; }           # a command in the
 msh() { run "$host_run" $options "$home/host" /bin/sh -c "$1"; } # a shell line
 root_sh() { run "$host_run" $options -u root "$home/host" /bin/sh -c "$1"; }
 sleeping() { grep -qsxzE "$$[.]$1" /proc/[0-9]*/cmdline; } # sleep PID.$1
+# Whether a process, if there was one, is gone or only waits to be reaped.
+ended() { [ -z "$1" ] || ! ps -o stat= -p "$1" | grep -q '^[^Z]'; }
 options=
 
 # ---- canaries: secrets of this computer, placed where they are usually kept -----------------------
@@ -128,17 +130,39 @@ death_tests() {
         "nohup sleep $$.7 >/dev/null 2>&1 & setsid sleep $$.8 >/dev/null 2>&1 & exit 0" \
         <>"$scratch/hold" >"$scratch/held" 2>&1 &
     ok until_true 20 grep -q held "$scratch/held"
-    ok "sleeping 7 && sleeping 8"
+    ok until_true 5 eval "sleeping 7 && sleeping 8"
     server=$(pids_of_program host-run)
     kill -9 $server
     sleep 0.3
     ok "! sleeping 7 && ! sleeping 8"
+
+    t "nothing of a frozen machine outlives its killed server either"
+    as_user "$who" "$host_run" $options -k 1500 -f "$home/host" \
+        /bin/sh -c "sleep $$.9; :" >"$scratch/frozen" 2>&1 &
+    ok until_true 20 grep -q "freeze 0" "$scratch/frozen"
+    ok "sleeping 9"
+    server=$(pids_of_program host-run)
+    guard=$(pgrep -P "$server" -xf "boxd guard") # only the version 1 freezer needs one
+    kill -9 $server
+    sleep 0.3
+    ok "! sleeping 9"
+    ok ended "$guard"
 
     t "the next server cleans up after a killed one"
     m /bin/true
     succeeds
     is "$(find /sys/fs/cgroup -name "boxd-local-$server" 2>/dev/null)" ""
     ok "! grep -qF '$home/host' /proc/mounts"
+}
+
+view_tests() {
+    t "machines end when the view of this computer's /usr dies"
+    as_user "$who" "$host_run" $options "$home/host" /bin/sh -c "sleep $$.5; :" >"$scratch/held" 2>&1 &
+    ok until_true 20 sleeping 5
+    kill -9 $(pgrep -P "$(pids_of_program host-run)" -f "^boxd-view ")
+    wait $!
+    is $? 137
+    ok "! sleeping 5"
 }
 
 secret_tests() {
@@ -186,6 +210,7 @@ for user in $users; do
     as "$user"
     machine_tests
     death_tests
+    [ "$user" = root ] || view_tests
     secret_tests
     delete_tests
 done
@@ -197,6 +222,7 @@ if [ "$(id -u)" = 0 ]; then
     rm -rf "$home/host"
     machine_tests
     death_tests
+    view_tests
     secret_tests
     options=
 fi

@@ -19,6 +19,7 @@ int mode_layer(const struct spec *s); /* builds a LAYER */
 int mode_unpack(const struct spec *s);
 int mode_delete(const struct spec *s);
 int mode_signal(const struct spec *s); /* signals every process of a machine */
+int mode_guard(const struct spec *s);  /* thaws a machine when the server is gone */
 _Noreturn void init_main(void);
 
 /* Enters the namespaces that the server's base lives in (fd.user, fd.mount; those given). */

@@ -16,7 +16,7 @@ static const struct {
 } modes[] = {
     { "base", mode_base },     { "start", mode_start },   { "exec", mode_exec },
     { "layer", mode_layer },   { "unpack", mode_unpack }, { "delete", mode_delete },
-    { "signal", mode_signal },
+    { "signal", mode_signal }, { "guard", mode_guard },
 };
 
 int write_text(const char *path, const char *text)
