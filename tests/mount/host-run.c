@@ -253,7 +253,9 @@ int main(int argc, char **argv)
             e.tty = true;
             break;
         case 'K':
-            hard = true; /* fall through */
+            hard = true;
+            kill_ms = strtol(optarg, NULL, 10);
+            break;
         case 'k':
             kill_ms = strtol(optarg, NULL, 10);
             break;
