@@ -183,6 +183,8 @@ static void command_done(struct ctl_run *run, int r, void *arg)
     int p = publish(o, buf_str(&run->out), run->out.len);
 
     o->run = NULL;
+    if (o->m)
+        machine_changed(o->m);
     if (p >= 0 && words)
         p = publish(o, words, strlen(words));
     if (r >= 0)

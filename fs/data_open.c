@@ -42,6 +42,7 @@ static int join(struct opening *o, const struct stat *st)
     bool idle;
 
     n->last = *st;
+    ahead_seen(n, j->op->pid, j->changes);
     if (!d) {
         d = data_new(n, st);
         if (!d)
@@ -169,6 +170,7 @@ void tree_open(struct op *op, struct node *n, struct fuse_file_info *fi)
     if (!j)
         return;
     j->fi = *fi;
+    j->change = fi->flags & O_TRUNC && writes(fi->flags);
     job_start(j);
 }
 
@@ -220,6 +222,7 @@ void tree_create(struct op *op, struct node *dir, const char *name, mode_t mode,
     if (!j)
         return;
     j->fi = *fi;
+    j->change = true;
     j->mode = mode & ~op->umask;
     j->flags =
         (fi->flags & O_EXCL ? BOXD_CREATE_EXCL : 0) | (fi->flags & O_TRUNC ? BOXD_CREATE_TRUNC : 0);

@@ -44,6 +44,8 @@ static void on_stored(void *arg, int r, const struct stat *st)
     uint64_t sent = d->store_at - d->store_from;
 
     d->store = NULL;
+    if (r != -ECANCELED) /* else the mount ends, perhaps without the machine */
+        machine_changed(d->n->node.machine);
     if (r >= 0 && d->store_from == 0 && (uint64_t)st->st_size != sent && !d->dirty)
         r = boxd_words(-EIO, "the machine has %lld of %" PRIu64 " bytes", (long long)st->st_size,
                        sent);

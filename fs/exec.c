@@ -135,6 +135,7 @@ static void on_output(void *arg, const void *data, size_t n)
 {
     struct exec_open *o = arg;
 
+    machine_changed(o->machine);
     script_output(o->script, data, n);
     if (o->mode != O_RDWR || o->released)
         return;
@@ -151,6 +152,7 @@ static void on_idle(void *arg)
 {
     struct exec_open *o = arg;
 
+    machine_changed(o->machine);
     script_exit(o->script, "exit 0");
     writes_end(o, 0);
     reads_wake(o);
@@ -170,6 +172,7 @@ static void on_ended(void *arg, int r, int status)
     struct exec_open *o = arg;
 
     o->ended = true;
+    machine_changed(o->machine);
     if (r == -ECANCELED) {
         script_exit(o->script, "killed");
         r = -EINTR;

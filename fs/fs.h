@@ -60,10 +60,18 @@ struct fsmachine {
     struct list scripts; /* fs/exec.c: the callers' last scripts */
     void (*free_scripts)(struct fsmachine *fm); /* set by fs/exec.c when it adds the first */
     uint64_t requests;                          /* from the kernel, below this machine */
+    uint64_t changes;                           /* machine_changed() */
 };
 /* Never NULL: when memory runs out the process ends (it is 200 bytes a machine). */
 struct fsmachine *fsmachine(struct boxd_machine *m);
 void fsmachine_free(struct boxd_machine *m);
+
+/* Something ended that may have changed the machine's files: a change, a script, a ctl command.
+ * What was learned before is not used any more. Call it before the answer. */
+static inline void machine_changed(struct boxd_machine *m)
+{
+    fsmachine(m)->changes++;
+}
 
 /* ---- entry points between the parts of fs ---- */
 

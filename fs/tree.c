@@ -157,8 +157,30 @@ static void on_looked_up(void *arg, int r, const struct stat *st)
         job_fail(j, -ENOMEM);
         return;
     }
+    ahead_seen(tree_of(n), j->op->pid, j->changes);
     tree_stat(tree_of(n), st, &out);
     op_reply_entry(job_end(j), n, &out);
+}
+
+/* Answers without asking the machine, when it has just said it. */
+static bool lookup_ahead(struct op *op, struct node *dir, const char *name)
+{
+    struct stat st, out;
+    struct node *n;
+    bool first;
+
+    if (!ahead_lookup(dir, name, op->pid, &st, &first))
+        return false;
+    n = tree_adopt(dir, name, &st);
+    if (!n) {
+        op_fail(op, -ENOMEM);
+        return true;
+    }
+    if (first)
+        ahead_seen(tree_of(n), op->pid, fsmachine(n->machine)->changes);
+    tree_stat(tree_of(n), &st, &out);
+    op_reply_entry(op, n, &out);
+    return true;
 }
 
 static void run_lookup(struct job *j)
@@ -190,6 +212,8 @@ static void tree_lookup(struct op *op, struct node *dir, const char *name)
         lookup_special(op, dir, name);
         return;
     }
+    if (lookup_ahead(op, dir, name))
+        return;
     j = job_new(op, dir, name, run_lookup);
     if (j)
         job_start(j);
@@ -241,6 +265,11 @@ static void tree_getattr(struct op *op, struct node *n, struct fuse_file_info *f
         op_reply_attr(op, &st);
         return;
     }
+    if (ahead_attr(tree_of(n), op->pid)) {
+        tree_stat(tree_of(n), &tree_of(n)->last, &st);
+        op_reply_attr(op, &st);
+        return;
+    }
     j = job_new(op, NULL, NULL, run_getattr);
     if (j)
         job_start(j);
@@ -286,6 +315,7 @@ static void tree_free(struct node *n)
         data_abandon(t->data);
     if (!t->is_root)
         return;
+    ahead_clear((struct tree_root *)t);
     if (fsmachine(n->machine)->root == n)
         fsmachine(n->machine)->root = NULL;
     boxd_machine_unref(n->machine);
@@ -335,6 +365,7 @@ struct node *tree_root(struct mount *mnt, struct boxd_machine *m)
         return NULL;
     root->tree.node.machine = boxd_machine_ref(m);
     root->tree.is_root = true;
+    list_init(&root->ahead);
     root->tree.last.st_mode = S_IFDIR;
     fm->root = &root->tree.node;
     return fm->root;

@@ -1,8 +1,7 @@
 /* fs/tree.h: the files of a machine in script mode; shared by tree_*.c and data.c.
  *
  * A tree node is known by its name in its parent; its path in the machine is made from those when a
- * shell line needs it. Nothing is cached: the attributes kept here serve only files that were
- * deleted while they are open. */
+ * shell line needs it. Nothing is cached beyond the second of tree_ahead.c. */
 #pragma once
 
 #include "fs.h"
@@ -18,6 +17,9 @@ struct tree_node {
     struct data *data; /* while it is open; fs/data.c */
     bool is_root;      /* a struct tree_root, which holds a reference to the machine */
     bool deleted;      /* the name is gone; its open content lives on here */
+    bool attr_ahead;   /* fs/tree_ahead.c: `last` answers one getattr of ... */
+    pid_t seen_by;     /* ... the caller that looked it up */
+    uint64_t seen_ms, seen_changes;
 };
 
 struct tree_root {
@@ -25,6 +27,8 @@ struct tree_root {
     bool user_known;
     uid_t uid; /* the machine's user */
     gid_t gid;
+    struct list ahead; /* fs/tree_ahead.c */
+    size_t ahead_entries;
 };
 
 extern const struct node_ops tree_ops;
@@ -56,6 +60,20 @@ uint64_t tree_ino(const struct node *n, const struct stat *st);
 /* The name is gone (deleted or replaced). */
 void tree_gone(struct node *n);
 
+/* ---- tree_ahead.c: what the last second has told; `changes` is that of fsmachine when it was
+ * asked for ---- */
+
+void ahead_keep(struct node *dir, pid_t pid, uint64_t changes,
+                const struct boxd_list_entry *entries, size_t count);
+/* The node's `last` is new: a look-up or an open was answered with it. */
+void ahead_seen(struct tree_node *n, pid_t pid, uint64_t changes);
+/* Whether a look-up can be answered, and with what. `first`: a listing says it, for the first time.
+ */
+bool ahead_lookup(struct node *dir, const char *name, pid_t pid, struct stat *st, bool *first);
+/* Whether `last` answers a getattr. */
+bool ahead_attr(struct tree_node *n, pid_t pid);
+void ahead_clear(struct tree_root *root);
+
 /* ---- tree_job.c: an op that needs the machine ---- */
 
 struct job {
@@ -67,6 +85,8 @@ struct job {
     char *name, *name2, *path, *path2;
     mode_t mode;
     unsigned flags;
+    bool change;      /* it changes the machine's files */
+    uint64_t changes; /* of the machine when the call started */
     struct boxd_setattr set;
     struct fuse_file_info fi;
     void *data;

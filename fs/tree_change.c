@@ -13,6 +13,16 @@ static const char *machine(const struct job *j)
     return j->op->node->machine->id;
 }
 
+static struct job *change_new(struct op *op, struct node *dir, const char *name,
+                              void (*run)(struct job *j))
+{
+    struct job *j = job_new(op, dir, name, run);
+
+    if (j)
+        j->change = true;
+    return j;
+}
+
 /* ---- new names ---- */
 
 static void on_made(void *arg, int r, const struct stat *st)
@@ -39,7 +49,7 @@ static struct job *new_name(struct op *op, struct node *dir, const char *name,
                             void (*run)(struct job *j))
 {
     if (!tree_is_special(dir, name))
-        return job_new(op, dir, name, run);
+        return change_new(op, dir, name, run);
     op_fail(op, -EEXIST);
     return NULL;
 }
@@ -186,7 +196,7 @@ static void remove_name(struct op *op, struct node *dir, const char *name,
         op_fail(op, boxd_words(-EPERM, "'%s' belongs to the mount and cannot be removed", name));
         return;
     }
-    j = job_new(op, dir, name, run);
+    j = change_new(op, dir, name, run);
     if (j)
         job_start(j);
 }
@@ -253,7 +263,7 @@ void tree_rename(struct op *op, struct node *dir, const char *name, struct node 
         op_fail(op, boxd_words(-EPERM, "ctl, exec and .boxd belong to the mount"));
         return;
     }
-    j = job_new(op, dir, name, run_rename);
+    j = change_new(op, dir, name, run_rename);
     if (!j)
         return;
     j->flags = flags;
@@ -360,7 +370,7 @@ void tree_setattr(struct op *op, struct node *n, const struct stat *st, int to_s
         op_fail(op, boxd_words(-EPERM, "a machine's own directory cannot be changed"));
         return;
     }
-    j = job_new(op, NULL, NULL, run_setattr);
+    j = change_new(op, NULL, NULL, run_setattr);
     if (!j)
         return;
     j->flags = (unsigned)to_set;

@@ -94,13 +94,16 @@ static void reply_entries(struct op *op, struct open_dir *d, size_t size, off_t 
 static void listed(struct job *j, int r, const struct boxd_list_entry *entries, size_t count)
 {
     struct open_dir *d = j->data;
+    struct op *op = j->op;
     bool opening = !d;
     size_t size = j->flags;
 
     if (r >= 0 && opening && !(d = calloc(1, sizeof *d)))
         r = -ENOMEM;
     if (r >= 0)
-        r = fill(d, j->op->node, entries, count);
+        r = fill(d, op->node, entries, count);
+    if (r >= 0)
+        ahead_keep(op->node, op->pid, j->changes, entries, count);
     if (r < 0) {
         if (opening && d) {
             clear(d);

@@ -32,6 +32,8 @@ struct op *job_end(struct job *j)
     struct op *op = j->op;
 
     op_wait(op, NULL, NULL);
+    if (j->change)
+        machine_changed(op->node->machine);
     if (j->dir)
         node_unref(j->dir);
     if (j->dir2)
@@ -91,6 +93,7 @@ static void when_ready(struct job *j)
 {
     struct mount *mnt = j->op->mnt;
 
+    j->changes = fsmachine(j->op->node->machine)->changes;
     op_deadline(j->op); /* not before: a machine that starts has its own time */
     if (tree_root_of(j->op->node)->user_known)
         j->run(j);

@@ -19,6 +19,40 @@ fails_with "File too large"
 run "head -c 8M /dev/zero >eight && cp eight $H/eight && cmp eight $H/eight && rm $H/eight $H/big $H/nine"
 succeeds
 
+t "a long listing of 5000 files takes one question, not thousands"
+run "echo 'mkdir ~/many; cd ~/many; i=0; while [ \$i -lt 5000 ]; do echo \$i >f\$i; i=\$((i+1)); done' >$D/exec"
+succeeds
+run "ls -l $H/many | wc -l; find $H/many -size +0 | wc -l; du -sb $H/many | wc -l"
+is "$out" "5001
+5001
+1"
+below "$took" 15000
+
+t "what a listing said is not used after a script, a change, or a ctl command has ended"
+run "python3 -c 'import os
+def say(f, text):
+    f = os.open(f, os.O_WRONLY); os.write(f, text); os.close(f)
+def look():
+    os.listdir(\"$H/many\")
+for text in b\"echo more >>~/many/f1; rm ~/many/f2; rm ~/many/f3; mkdir ~/many/f3\\n\",:
+    look(); before = os.stat(\"$H/many/f1\").st_size; look(); say(\"$D/exec\", text)
+    print(before, os.stat(\"$H/many/f1\").st_size, os.path.exists(\"$H/many/f2\"), os.path.isdir(\"$H/many/f3\"))
+look(); os.chmod(\"$H/many/f4\", 0o600); print(oct(os.stat(\"$H/many/f4\").st_mode))
+look(); os.unlink(\"$H/many/f5\"); print(os.path.exists(\"$H/many/f5\"))
+look(); open(\"$H/many/f6\", \"a\").write(\"x\" * 100); print(os.stat(\"$H/many/f6\").st_size)
+look(); os.rename(\"$H/many/f7\", \"$H/many/f8\"); print(os.path.exists(\"$H/many/f7\"), open(\"$H/many/f8\").read())
+e = os.open(\"$D/exec\", os.O_RDWR)
+look(); os.write(e, b\"echo more >>~/many/f9\\n\"); os.read(e, 99); print(os.stat(\"$H/many/f9\").st_size)
+'; echo 'rm -r ~/many' >$D/exec"
+succeeds
+is "$out" "2 7 False True
+0o100600
+False
+102
+False 7
+
+7"
+
 t "a FIFO of the machine is one, and a file that becomes one never blocks"
 run "mkfifo $H/fifo && stat -c %F $H/fifo && ls -l $H >/dev/null && rm $H/fifo"
 succeeds
