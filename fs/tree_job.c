@@ -50,7 +50,9 @@ void job_fail(struct job *j, int r)
 {
     struct op *op = job_end(j);
 
-    /* The machine is gone: the kernel still holds a node of it. */
+    /* The machine is gone, by somebody else's hand: the kernel still holds a node of it. */
+    if (r == -ENODEV)
+        boxd_machine_stale(op->node->machine);
     op_fail(op, r == -ENODEV ? boxd_words(-ESTALE, "the machine does not exist any more") : r);
 }
 

@@ -8,7 +8,8 @@
 #include "rpc/tls.h"
 
 #define BACKOFF_FIRST 100
-#define BACKOFF_LAST 5000
+/* No more than a call spends on its retries: a service that is back is found by the next call. */
+#define BACKOFF_LAST 1000
 #define HEADER_LIMIT 65536
 
 struct conn {
