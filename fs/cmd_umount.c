@@ -9,9 +9,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 
 #define END_MS 60000
+#define HIDDEN_MS 1000
 
 static int complain(int r)
 {
@@ -32,11 +35,35 @@ static int mounting_process(const char *path)
     return (int)syscall(SYS_pidfd_open, (pid_t)n, 0);
 }
 
-static int wait_for_end(int process)
+static bool ended(int process, int timeout_ms)
 {
     struct pollfd p = { .fd = process, .events = POLLIN };
 
-    if (process < 0 || poll(&p, 1, END_MS) == 1)
+    return process < 0 || poll(&p, 1, timeout_ms) == 1;
+}
+
+static bool is_other_device(void *arg, const struct mount_entry *e)
+{
+    char **device = arg;
+
+    if (strcmp(e->device, *device) != 0)
+        return true;
+    *device = NULL;
+    return false;
+}
+
+/* Whether no mount that we can see is of this device any more. */
+static bool out_of_sight(dev_t dev)
+{
+    char text[32], *device = text;
+
+    snprintf(text, sizeof text, "%u:%u", major(dev), minor(dev));
+    return mounts_each(is_other_device, &device) == 0 && device;
+}
+
+static int wait_for_end(int process)
+{
+    if (ended(process, END_MS))
         return 0;
     return boxd_words(-ETIMEDOUT, "unmounted, but its process still runs after %d s",
                       END_MS / 1000);
@@ -54,17 +81,24 @@ static int end_process(int process)
 static int unmount(const char *path, bool force)
 {
     _cleanup_close_ int process = -1;
+    struct stat st = { 0 };
     int r;
 
     if (mount_dead(path))
         return mount_recover(path);
     process = mounting_process(path);
+    if (stat(path, &st) < 0)
+        return boxd_words(-errno, "cannot look at '%s': %s", path, strerror(errno));
     r = mount_detach(path, false);
     if (r < 0 && force)
         r = end_process(process) < 0 ? mount_detach(path, true) : 0;
     else if (r < 0)
         return boxd_words(r, "%s (who uses it: fuser -vm '%s'; anyway: boxdfs umount -f '%s')",
                           boxd_error_words(r), path, path);
+    /* A namespace that was made while it was mounted, as every container's is, holds a copy of the
+     * mount that only its own processes could see, and the kernel waits for that too. */
+    if (r == 0 && !ended(process, HIDDEN_MS) && out_of_sight(st.st_dev))
+        end_process(process);
     return r < 0 ? r : wait_for_end(process);
 }
 

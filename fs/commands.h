@@ -10,7 +10,7 @@ int cmd_doctor(int argc, char **argv);
 
 /* One line of /proc/self/mountinfo. Both texts end with the entry. */
 struct mount_entry {
-    char *target, *type, *source, *options;
+    char *device, *target, *type, *source, *options; /* device: MAJOR:MINOR */
 };
 /* Calls `each` for every mount, oldest first, until it returns false. 0 or a negative errno. */
 int mounts_each(bool (*each)(void *arg, const struct mount_entry *e), void *arg);

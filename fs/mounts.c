@@ -30,6 +30,8 @@ static bool parse_line(char *line, struct mount_entry *e)
     *rest = '\0';
     rest += 3;
     for (word = strtok_r(line, " ", &save); word && field < 5; field++) {
+        if (field == 2)
+            e->device = word;
         e->target = word;
         word = field < 4 ? strtok_r(NULL, " ", &save) : word;
     }
