@@ -138,7 +138,7 @@ as_user() { # as_user USER COMMAND...: with a home and a runtime directory of it
 mount_local() {
     M=$home/$1
     shift
-    as_user "$who" mkdir -p "$M"
+    is_mounted "$M" || as_user "$who" mkdir -p "$M" # a dead mount would hang mkdir
     run boxdfs --local "$@" "$M"
     [ "$status" = 0 ] || { complain "boxdfs --local: exit $status: $err" && return 1; }
 }

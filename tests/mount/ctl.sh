@@ -82,13 +82,13 @@ two_users_of_ctl() {
     start_local --state "$home/late-state" --start-delay 4
     mount_address late "$address"
     t "a waiting create disturbs no other user of ctl, and ends for Ctrl-C"
-    run "setsid env --default-signal=INT bash -c \"echo 'create slow' >$M/ctl\" 2>words & pid=\$!
+    run "setsid env --default-signal=INT bash -c \"echo 'create slow' >$M/ctl\" & pid=\$!
         until [ -d $M/slow ]; do sleep 0.05; done
         s=\${EPOCHREALTIME/.}; echo whoami >$M/ctl || exit 1; cat $M/ctl; ls $M >/dev/null
-        kill -INT -- -\$pid; wait \$pid; echo \$(((\${EPOCHREALTIME/.} - s) / 1000)); cat words"
+        kill -INT -- -\$pid; wait \$pid; echo status \$?; echo \$(((\${EPOCHREALTIME/.} - s) / 1000))"
     prints "user local-"
     below "$(grep -x '[0-9]*' <<<"$out")" 2500
-    prints "Interrupted"
+    prints "status 130"
     stop_mount
     stop_local
 }
