@@ -16,17 +16,18 @@ static const char prologue[] =
 const char line_stat[] = "exec stat -c \"$f\" -- \"$1\"";
 
 /* A record ends with a slash and a newline, which no name holds. The names are given in batches by
- * number, so that no argument list grows beyond what the kernel takes. */
+ * number, so that no argument list grows beyond what the kernel takes; with ./ before them, since
+ * stat takes "-" for its input. */
 const char line_list[] =
     "stat -c \"$f./\" -- \"$1/.\" || exit 1; cd \"$1/.\" && [ -r . ] || exit 13; "
     "t=$(stat -f -c %t .); printf '%s/\\n' \"$t\"; "
     "case $t in 9fa0|62656572|1cd1|27e0eb|63677270|64626720|74726163|73636673|cafe4a11|62656570|"
     "f97cff8c|19800202|de5e81e4|6165676c|42494e4d|65735543|6e736673) exit 0;; esac; "
-    "set -- .* *; q=; i=0; "
+    "set -- ./.* ./*; q=; i=0; "
     "[ $# -le 400 ] || while [ $i -lt 400 ]; do i=$((i+1)); q=\"$q \\\"\\${$i}\\\"\"; done; "
-    "while [ $# -gt 400 ]; do eval \"stat -c \\\"\\$f./%n/\\\" -- $q\"; shift 400; done "
+    "while [ $# -gt 400 ]; do eval \"stat -c \\\"\\$f%n/\\\" -- $q\"; shift 400; done "
     "2>/dev/null; "
-    "stat -c \"$f./%n/\" -- \"$@\" 2>/dev/null; exit 0";
+    "stat -c \"$f%n/\" -- \"$@\" 2>/dev/null; exit 0";
 
 const char line_readlink[] =
     "[ -L \"$1\" ] || { stat -c %i -- \"$1\" >/dev/null || exit 1; exit 22; }; "

@@ -133,10 +133,9 @@ static bool content_is(const char *path, const char *want)
 }
 
 static const char *const awkward[] = {
-    "plain",    "with space",  "-n",         "--help",    "new\nline",
-    "end\n",    "'quote'",     "\"double\"", "$HOME",     "`id`",
-    "a\\nb",    "*",           ".hidden",    "..two",     "\xc3\xa9t\xc3\xa9",
-    "\xff\xfe", "latin\xe9\n", "%s%n",       "tab\there", "\\",
+    "plain",   "with space",        "-n",       "-",           "--help", "new\nline", "end\n",
+    "'quote'", "\"double\"",        "$HOME",    "`id`",        "a\\nb",  "*",         ".hidden",
+    "..two",   "\xc3\xa9t\xc3\xa9", "\xff\xfe", "latin\xe9\n", "%s%n",   "tab\there", "\\",
 };
 
 static void test_stat(void)
