@@ -125,11 +125,16 @@ stale_scratches() {
     done
 }
 
-# Groups of machines whose server is dead are empty; nothing else removes them.
-empty_cgroups() {
-    find /sys/fs/cgroup -depth -type d -name 'boxd-local*' 2>/dev/null | while read -r g; do
-        find "$g" -name cgroup.procs -exec cat {} + 2>/dev/null | grep -q . || echo "$g"
+# Groups of machines are called boxd-local-PID; these are of servers that are dead.
+dead_groups() {
+    find /sys/fs/cgroup -type d -name 'boxd-local-*' 2>/dev/null | while read -r g; do
+        [ -d "/proc/${g##*-}" ] || echo "$g"
     done
+}
+remove_group() {
+    find "$1" -name freezer.state -exec sh -c 'echo THAWED >"$1"' _ {} \; 2>/dev/null
+    end_processes $(find "$1" -name cgroup.procs -exec cat {} + 2>/dev/null | grep -vx 0)
+    find "$1" -depth -type d -exec rmdir {} \; 2>/dev/null
 }
 
 # Processes in a network namespace that is not ours and that were not there at the start: machines
@@ -156,9 +161,9 @@ leftovers() {
         echo "process $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null)"
         end_processes "$p"
     done
-    for g in $(empty_cgroups); do
-        echo "cgroup: $g"
-        find "$g" -depth -type d -exec rmdir {} \; 2>/dev/null
+    for g in $(dead_groups); do
+        echo "group: $g"
+        remove_group "$g"
     done
     if [ "$(id -u)" = 0 ] && [ -d "$host_state" ]; then
         host_release

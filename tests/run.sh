@@ -3,8 +3,8 @@
 # protocol, interop, mount, fault, valgrind; `bench` and `soak` only by name. Ends with one line of
 # counts, and with 1 when anything failed.
 #
-# Environment: BOXDFS_BUILD (build-test), BOXDFS_SETUP (options for meson), CI=true (-Werror, and only
-# the skips of tests/skips-allowed).
+# Environment: BOXDFS_BUILD (build-test), BOXDFS_SETUP (options for meson), BOXDFS_TEST_VENV (where
+# the Python packages go), CI=true (-Werror, and only the skips of tests/skips-allowed).
 cd "$(dirname "$0")/.." || exit 1
 . tests/host.sh
 
@@ -24,7 +24,8 @@ install_packages() {
 install_python() {
     local python=python3
 
-    export BOXDFS_TEST_VENV=$build/venv
+    export BOXDFS_TEST_VENV=${BOXDFS_TEST_VENV:-$build/venv}
+    grep -q BOXDFS_TEST_VENV "${scripts[@]}" || return 0
     [ -x /usr/bin/python3 ] && python=/usr/bin/python3
     cmp -s tests/requirements.txt "$BOXDFS_TEST_VENV/installed" && return
     say "installing the Python packages of tests/requirements.txt into $BOXDFS_TEST_VENV"
@@ -129,6 +130,11 @@ leave() {
 case ${1:-} in
 -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit 0 ;;
 esac
+scripts=()
+for what in "${@:-${all_suites[@]}}"; do
+    if [ -d "tests/$what" ]; then scripts+=(tests/"$what"/*.sh); else scripts+=("$what"); fi
+    [ -f "${scripts[-1]}" ] || stop "no suite or script '$what' (suites: ${all_suites[*]} bench soak)"
+done
 install_packages
 log=$(mktemp)
 trap leave EXIT
@@ -141,12 +147,7 @@ facts=$(host_facts)
 build_all
 install_python
 host_hold
-for what in "${@:-${all_suites[@]}}"; do
-    if [ -d "tests/$what" ]; then set -- tests/"$what"/*.sh; else set -- "$what"; fi
-    [ -e "$1" ] || stop "no suite or script '$what' (suites: ${all_suites[*]} bench soak)"
-    say "$(dirname "${1#tests/}")"
-    for script in "$@"; do run_script "$script"; done
-done
+for script in "${scripts[@]}"; do run_script "$script"; done
 check_leftovers
 if [ ${#skips[@]} -gt 0 ]; then say "skipped" && printf '%s\n' "${skips[@]}"; fi
 if [ ${#failures[@]} -gt 0 ]; then say "failed" && printf '%s\n' "${failures[@]}"; fi
