@@ -7,7 +7,7 @@ own_build=$1
 # counts SCRIPT_TEXT: runs tests/run.sh with one script of this text.
 counts() {
     printf '%s\n' "$1" >"$scratch/case.sh"
-    run env -u BOXDFS_TEST_SCRATCH BOXDFS_BUILD="$own_build" CI="${2:-}" bash "$src/tests/run.sh" "$scratch/case.sh"
+    run env -u BOXDFS_TEST_SCRATCH BOXDFS_BUILD="$own_build" CI="${2:-}" sh "$src/tests/run.sh" "$scratch/case.sh"
 }
 closes_with() { is "${out##*$'\n'} and $status" "$1"; }
 
