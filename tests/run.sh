@@ -5,6 +5,7 @@
 #
 # Environment: BOXDFS_BUILD (build-test), BOXDFS_SETUP (options for meson), BOXDFS_TEST_VENV (where
 # the Python packages go), CI=true (-Werror, and only the skips of tests/skips-allowed).
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@" # called as `sh tests/run.sh`
 cd "$(dirname "$0")/.." || exit 1
 . tests/host.sh
 
