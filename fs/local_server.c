@@ -141,6 +141,7 @@ static int wait_for(pid_t pid, int errors)
     struct pollfd p = { .fd = errors, .events = POLLIN };
     uint64_t end = now_ms() + START_MS;
     char text[1024], *why;
+    siginfo_t gone = { 0 };
     size_t n = 0;
     int status;
 
@@ -150,7 +151,8 @@ static int wait_for(pid_t pid, int errors)
         if (k == 0)
             break;
         n += k > 0 ? (size_t)k : 0;
-        if (k < 0 && waitpid(pid, &status, WNOHANG | WNOWAIT) == pid)
+        /* What it has started may hold its stderr for long: its end counts, too. */
+        if (k < 0 && !waitid(P_PID, (id_t)pid, &gone, WEXITED | WNOHANG | WNOWAIT) && gone.si_pid)
             break;
     }
     if (now_ms() >= end)

@@ -106,9 +106,17 @@ tells() {
     t "machines outlive the mount"
     run boxdfs umount "$M"
     mount_local box
-    run "ls $M; echo destroy >$M/dev/ctl"
+    run "ls $M"
     is "$out" "ctl
 dev"
+
+    t "a server that starts with machines, so with a helper of its own, keeps nobody waiting"
+    run boxdfs umount "$M"
+    end_processes $(pids_of_program boxd-local)
+    mount_local box
+    ok below "$took" 5000
+    run "ls $M/dev/home; echo destroy >$M/dev/ctl"
+    is "$out" boxd
     run boxdfs umount "$M"
     run boxdfs status
     is "$out" "no boxdfs mounts"
