@@ -36,7 +36,13 @@ static const char inner[] =
     "__b_report=I\n"
     /* text that was incomplete before is looked at again only when the write ends */
     "if [ \"$__b_last\" = 0 ] && [ -n \"$__b_more\" ]; then eval \"$__b_pre:\"; continue; fi\n"
-    "__b_odd=0\n"
+    /* plain words are complete: no shell needs to be started to say so */
+    "__b_odd=plain\n"
+    "case $__b_text in *[!A-Za-z0-9_./=:,+@%\" $__b_nl\"-]*) __b_odd=0;; esac\n"
+    "for __b_x in if then else elif fi do done case esac while until for in function select time "
+    "coproc; do\n"
+    "case $__b_nl$__b_text in *[\" $__b_nl\"]$__b_x[\" $__b_nl\"]*) __b_odd=0;; esac; done\n"
+    "if [ $__b_odd = plain ]; then __b_report=R; else\n"
     "__b_x=${__b_text%\"$__b_nl\"}\n"
     "while case $__b_x in *\\\\) ;; *) false;; esac; do\n"
     "__b_x=${__b_x%\\\\}; __b_odd=$((1-__b_odd)); done\n"
@@ -50,6 +56,7 @@ static const char inner[] =
     /* an error that more text cannot mend runs, so that it fails its own write */
     "case $__b_x in *'end of file'*|*EOF*|*nterminated*|*issing*) ;;\n"
     "*nexpected*) __b_report=R;; esac\n"
+    "fi\n"
     "fi\n"
     "fi\n"
     "if [ $__b_report = I ]; then eval \"$__b_pre:\"; continue; fi\n"
