@@ -1,7 +1,7 @@
 # tests/rules.sh SOURCE LIBBOXD BOXDFS: what holds for the tree as a whole: layers, exported names,
 # banned functions, and that the manual knows every word and option. TAP.
 set -u
-src=$1 lib=$2 boxdfs=$3 count=0 failed=0
+src=$1 lib=$(realpath "$2") boxdfs=$(realpath "$3") count=0 failed=0
 cd "$src" || exit 1
 
 # What is wrong comes by stdin, a line each; nothing is good.
