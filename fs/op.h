@@ -33,8 +33,8 @@ struct op {
     uint64_t started_ms;
     uint64_t deadline_ms; /* 0: its wait has none; fs/deadline.c */
     bool late;            /* it passed */
-    void *data;       /* private to the operation that runs it */
-    struct list link; /* in mnt->ops */
+    void *data;           /* private to the operation that runs it */
+    struct list link;     /* in mnt->ops */
 };
 
 /* Makes the op of a request about node `ino`, or about `name` (may be NULL) in it; NULL when it is

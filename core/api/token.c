@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <cjson/cJSON.h>
-#include <math.h>
 #include <strings.h>
 
 #include <boxd/error.h>
@@ -81,7 +80,7 @@ static int take(const cJSON *json, struct token_answer *out)
     if (!cJSON_IsString(token) || !plain(token->valuestring))
         return boxd_words(-EBADMSG, "the answer has no usable 'token'");
     if (!cJSON_IsNumber(expires) || !(expires->valuedouble > 0) || expires->valuedouble > 1e12 ||
-        floor(expires->valuedouble) != expires->valuedouble)
+        (double)(int64_t)expires->valuedouble != expires->valuedouble)
         return boxd_words(-EBADMSG, "the answer has no usable 'expires_at'");
     *out = (struct token_answer){ .token = strdup(token->valuestring),
                                   .expires_at = (int64_t)expires->valuedouble };
