@@ -204,7 +204,7 @@ static void ctl_next(struct ctl_open *o)
 
     o->running = true;
     while (!o->run && take_line(o, &line)) {
-        _cleanup_free_ char *owned = line;
+        _cleanup_free_ _unused_ char *owned = line;
 
         if (!line) {
             write_ends(o, -ENOMEM);
