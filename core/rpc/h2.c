@@ -48,8 +48,11 @@ static void attach(struct h2_stream *s, struct h2 *h, int32_t id)
 
 static void consume(struct h2_stream *s, size_t n)
 {
-    if (s->h2 && n)
-        nghttp2_session_consume_stream(s->h2->session, s->id, n);
+    if (!s->h2 || !n)
+        return;
+    nghttp2_session_consume_stream(s->h2->session, s->id, n);
+    /* A window that opens while nothing comes in has no other occasion to be told. */
+    wire_want_write(s->h2->wire);
 }
 
 /* Hands messages over until the reader pauses. Returns the bytes that are done with. */
