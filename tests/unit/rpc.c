@@ -230,6 +230,31 @@ static void test_pause(struct rpc_channel *ch)
     ok(c.ended);
 }
 
+/* No question of liveness comes along to carry the WINDOW_UPDATE. */
+static void test_reopened_window(const char *address)
+{
+    static uint8_t block[64 * 1024];
+    const struct rpc_channel_options options = { .ping_interval_ms = 60000 };
+    struct rpc_target target;
+    struct rpc_channel *ch;
+    struct calling c = { 0 };
+
+    t("a window that a resumed reader opens is told at once");
+    ok(rpc_target_parse(address, &target) == 0);
+    ok(rpc_channel_new(&loop, &target, &options, &ch) == 0);
+    start(ch, "/t/echo", &c, 0);
+    rpc_call_pause(c.call, true);
+    for (int i = 0; i < 512; i++)
+        rpc_call_send(c.call, block, sizeof block);
+    rpc_call_finish(c.call);
+    pass_ms(300);
+    rpc_call_pause(c.call, false);
+    ok(wait_for(&c.ended) && c.code == RPC_OK && c.messages == 512);
+    buf_clear(&c.got);
+    rpc_channel_free(ch);
+    rpc_target_clear(&target);
+}
+
 static void test_limits(struct rpc_channel *ch)
 {
     uint8_t *big = calloc(1, RPC_MESSAGE_MAX + 1);
@@ -512,6 +537,7 @@ int main(void)
     test_ends(by_unix);
     test_pause(by_tcp);
     test_pause(by_unix);
+    test_reopened_window(local);
     test_limits(by_unix);
     test_crowds(by_unix);
     test_reentrancy(local);
