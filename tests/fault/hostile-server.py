@@ -61,7 +61,7 @@ def honest(command, path):
         return out(record(path, "8").encode() + b"\nhello")
     if "readlink" in command:
         return out(b"file\0/file")
-    if '"$1/."' in command and "set -- .*" in command:
+    if '"$1/."' in command and "set -- ./.*" in command:
         return out(listing("file", "file2"))
     if "stat -f -c" in command:
         return out(b"100 50 50 4096 100 50 255\n")
@@ -73,7 +73,7 @@ def when(what, answer):
     return lambda c, command, path, r: answer(c) if what in command else None
 
 
-CAT, LIST, LINK, STAT = "exec cat --", "set -- .*", "readlink", 'exec stat -c "$f"'
+CAT, LIST, LINK, STAT = "exec cat --", "set -- ./.*", "readlink", 'exec stat -c "$f"'
 evils = {
     "honest": lambda *a: None,
     "endless-cat": when(CAT, lambda c: (x for g in ([pb.ExecChunk(data=record("f", "8").encode() + b"\n")], forever(c)) for x in g)),
