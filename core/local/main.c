@@ -237,7 +237,7 @@ int main(int argc, char **argv)
 {
     /* Neither a core file nor a debugger of another process may see keys. */
     const struct rlimit no_core = { 0, 0 };
-    struct program p = { .lock = -1, .parent = -1 };
+    static struct program p = { .lock = -1, .parent = -1 }; /* lives as long as the process */
     int r = options_parse(argc, argv, &p.options);
 
     if (r > 0)
